@@ -117,7 +117,6 @@ CapAdvice cap_advice(const CommonOptions& common,
   advice.own = advice.best = scenario.ddp.bucket_cap;
   SweepOptions options;
   options.policy = policy;
-  options.overrides = common.set;
   double shortest = 0;
   for (const CapPoint& point : bucket_cap_sweep(scenario, profile, options)) {
     const double step =

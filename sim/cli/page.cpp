@@ -38,12 +38,11 @@ std::string made_at() {
   return utc_text(epoch != nullptr ? std::strtoll(epoch, nullptr, 10) : now);
 }
 
-SweepOptions picture_options(const CommonOptions& options,
+SweepOptions picture_options(const CommonOptions& /*options*/,
                              const Scenario& scenario,
                              const Prediction& prediction) {
   SweepOptions sweep_options;
   sweep_options.policy = prediction.policy;
-  sweep_options.overrides = options.set;
   if (!prediction.steps.empty()) {
     sweep_options.picture_of_step = median_step(prediction, scenario.warmup_steps);
     return sweep_options;
@@ -86,7 +85,7 @@ SweepAxis drawn_values(const SweepAxis& axis, std::size_t best) {
 /// Adds DDP's default where sizes are swept in ascending order without it.
 void add_default_cap(const Scenario& scenario,
                      const SweepAxis& axis,
-                     SweepOptions options,
+                     const SweepOptions& options,
                      std::vector<SweepPoint>& points) {
   std::size_t place = 0;
   for (const std::string& value : axis.values) {
@@ -96,8 +95,8 @@ void add_default_cap(const Scenario& scenario,
     }
     place += cap < kDefaultBucketCapBytes ? 1 : 0;
   }
-  std::ranges::copy(default_cap_settings(scenario), std::back_inserter(options.overrides));
-  SweepPoint point = sweep(scenario, {}, options).front();
+  const Scenario of_default = with_settings(scenario, {default_cap_settings(scenario)});
+  SweepPoint point = sweep(of_default, {}, options).front();
   point.labels = {format_bytes(Bytes(kDefaultBucketCapBytes))};
   points.insert(points.begin() + static_cast<std::ptrdiff_t>(place), std::move(point));
 }

@@ -1,3 +1,5 @@
+#include "sim/predict/run/run.h"
+
 #include <memory>
 #include <utility>
 #include <vector>
@@ -9,7 +11,6 @@
 #include "sim/cli/options.h"
 #include "sim/cli/page.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/priced_run.h"
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"

@@ -132,8 +132,7 @@ Answer solve_command(const Request& request) {
   Progress progress("solving");
   const Scenario scenario = load_scenario(common);
   const std::string policy = studied_policy(scenario, "--key", {range.key}, parser.text("policy"));
-  const Solution solution =
-      solve(scenario, range, wanted, {policy, common.set, progress.callback()});
+  const Solution solution = solve(scenario, range, wanted, {policy, progress.callback()});
   progress.done();
   Answer answer;
   answer.status = solution.found ? kDone : kAnswerIsNo;

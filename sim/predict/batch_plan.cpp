@@ -243,7 +243,6 @@ PlannedData plan_steps(const Scenario& scenario,
                        const TakeMicroBatch& take) {
   check_memory(scenario, policy, {});
   PlannedData planned;
-  planned.buckets = bucket_lists(scenario);
   if (const PlayedBatches* played = policy.played()) {
     named(policy, [&] {
       play(scenario, *played, planned, [&](MicroBatch batch) {
@@ -275,7 +274,7 @@ PlannedPolicy plan_policy(const Scenario& scenario,
   batches.reserve(at(scenario.steps) * at(scenario.ranks) * at(scenario.ddp.accumulation_steps));
   static_cast<PlannedData&>(planned) = plan_steps(
       scenario, policy, cost, [&](MicroBatch batch) { batches.push_back(std::move(batch)); });
-  Plan header = empty_plan(scenario, policy, planned.buckets);
+  Plan header = empty_plan(scenario, policy, bucket_lists(scenario));
   header.micro_batches = std::move(batches);
   planned.plan = std::move(header);
   return planned;

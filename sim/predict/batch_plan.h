@@ -10,14 +10,12 @@
 #include "sim/batching/policy.h"
 #include "sim/batching/training_effects.h"
 #include "sim/batching/varlen_epoch.h"
-#include "sim/ddp/ddp_program.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
 
 /// What a policy makes of a scenario's data, apart from the batches of the steps.
 struct PlannedData {
-  DdpBuckets buckets;                 ///< The buckets that the plan names, for its steps.
   std::vector<std::int64_t> lengths;  ///< [sample] The lengths as they run, cut by a varlen call.
   std::vector<std::int64_t> targets;  ///< [sample] The second lengths; empty: there are none.
   EpochPlan first_epoch;              ///< All batches of the first epoch, of which the plan begins.

@@ -17,7 +17,7 @@ namespace {
 // Bytes, as sizeof and measured peaks have them.
 constexpr double kNumberBytes = 8;
 constexpr double kBatchBytes = 40;     // A vector and its block on the heap, without the samples.
-constexpr double kRunBatchBytes = 20;  // PricedRun: number, factor; DrawPlayer: kind.
+constexpr double kRunBatchBytes = 20;  // Run: number, factor; DrawPlayer: kind.
 constexpr double kDifferentBatchBytes = 800;  // A RunBatch, its prices and its folded numbers.
 constexpr double kMicroBatchBytes = 200;      // A MicroBatch and its blocks on the heap.
 constexpr double kPlanLineBytes = 130;        // In the text of the file, and of each sample in it.

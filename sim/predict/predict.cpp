@@ -14,31 +14,41 @@
 #include "sim/predict/draws/noise_runs.h"
 #include "sim/predict/metrics.h"
 #include "sim/predict/prediction_notes.h"
+#include "sim/predict/run/plain_player.h"
 #include "sim/predict/step_simulator.h"
 
 namespace stepsim {
 
 namespace {
 
+/// The peak memory of each different batch, in MiB.
+std::vector<double> peaks_mib(const Run& run) {
+  const PeakMemory memory(run.scenario().model, memory_options(run.scenario()));
+  return mapped(run.planned().different, [&](const RunBatch& batch) {
+    return static_cast<double>(memory.at(batch.shape).total().value()) / 0x1p20;
+  });
+}
+
 /// One rank's row of one step: its micro-batches together.
-RankStepResult row_of(
-    const PricedRun& run, const PeakMemory& memory, int step, int rank, const RankTimeline& times) {
+RankStepResult row_of(const Run& run,
+                      const std::vector<double>& peaks,
+                      int step,
+                      int rank,
+                      const RankTimeline& times) {
   RankStepResult row;
   static_cast<RankTimes&>(row) = rank_times(times);
   row.step = step;
   row.rank = rank;
   const std::size_t micro_batches = at(run.scenario().ddp.accumulation_steps);
   const std::size_t first = (at(step) * at(run.scenario().ranks) + at(rank)) * micro_batches;
-  Bytes peak;
   for (std::size_t i = first; i < first + micro_batches; ++i) {
-    const auto& [shape, samples, prices] = run.batch(i);
-    row.samples += samples;
-    row.max_length = std::max(row.max_length, shape.max_length);
-    row.useful_tokens += shape.useful_tokens;
-    row.padded_tokens += run.model().input_tokens(shape);
-    peak = std::max(peak, memory.at(shape).total());
+    const RunBatch& batch = run.batch(i);
+    row.samples += batch.samples;
+    row.max_length = std::max(row.max_length, batch.shape.max_length);
+    row.useful_tokens += batch.shape.useful_tokens;
+    row.padded_tokens += run.pricer().input_tokens(batch.shape);
+    row.peak_memory_mib = std::max(row.peak_memory_mib, peaks[run.planned().batches[i]]);
   }
-  row.peak_memory_mib = static_cast<double>(peak.value()) / 0x1p20;
   row.start_ms = to_ms(times.start.time_since_epoch());
   return row;
 }
@@ -51,25 +61,51 @@ void note_out_of_memory(const RankStepResult& row, Bytes capacity, Prediction& p
   }
 }
 
+/// Plays the steps without noise, by rows where that gives all that is kept of them.
+class StepPlayer {
+ public:
+  StepPlayer(Run& run, const PredictOptions& options) {
+    const bool keeps = options.keep_timelines || options.timeline_of_step;
+    if (!options.engine && !keeps && PlainPlayer::plays(run)) {
+      plain_.emplace(run);
+    } else {
+      simulator_.emplace(run, CostFactors(), 1, nullptr, options.engine);
+    }
+  }
+
+  /// The next step, until it is called again.
+  const StepTimeline& next(bool record_spans) {
+    if (plain_) {
+      return plain_->next();
+    }
+    timeline_ = simulator_->next(record_spans);
+    return timeline_;
+  }
+
+ private:
+  std::optional<PlainPlayer> plain_;
+  std::optional<StepSimulator> simulator_;
+  StepTimeline timeline_;
+};
+
 /// The run without noise: its rows, the means of its work, its timelines, and the times of its
 /// steady steps.
-StepTimeTally run_without_noise(const PricedRun& run,
-                                const PredictOptions& options,
-                                Prediction& prediction) {
-  StepSimulator simulator(run, {}, 1, nullptr, options.engine);
+StepTimeTally run_without_noise(Run& run, const PredictOptions& options, Prediction& prediction) {
+  StepPlayer player(run, options);
   const Scenario& scenario = run.scenario();
-  const PeakMemory memory(scenario.model, memory_options(scenario));
-  const bool keep_rows = options.rows != KeptRows::None || !run.shape_costs().empty();
+  const std::vector<double> peaks = peaks_mib(run);
+  const bool keep_rows = options.rows != KeptRows::None || !run.loads().shape_costs.empty();
   StepTimeTally times;
   WorkTally work(scenario.steps - scenario.warmup_steps);
+  std::vector<RankStepResult> rows;
   prediction.steps.reserve(keep_rows ? at(scenario.steps) * at(scenario.ranks) : 0);
   for (int step = 0; step < scenario.steps; ++step) {
     const bool kept = options.keep_timelines || options.timeline_of_step == step;
     const bool steady = step >= scenario.warmup_steps;
-    StepTimeline timeline = simulator.next(kept);
-    std::vector<RankStepResult> rows;
+    const StepTimeline& timeline = player.next(kept);
+    rows.clear();
     for (int rank = 0; rank < scenario.ranks; ++rank) {
-      rows.push_back(row_of(run, memory, step, rank, timeline.ranks[at(rank)]));
+      rows.push_back(row_of(run, peaks, step, rank, timeline.ranks[at(rank)]));
       note_out_of_memory(rows.back(), run.profile().memory_capacity, prediction);
     }
     work.add(rows, steady);
@@ -80,27 +116,27 @@ StepTimeTally run_without_noise(const PricedRun& run,
       times.add(timeline);
     }
     if (kept) {
-      prediction.timelines.push_back(std::move(timeline));
+      prediction.timelines.push_back(timeline);
     }
     if (options.on_progress && options.noise_runs == 0) {
       options.on_progress((step + 1.0) / scenario.steps);
     }
   }
   if (options.keep_timelines) {
-    prediction.op_labels = run.ddp_model().labels;
+    prediction.op_labels = run.reduced().model().labels;
   }
   work.set_means(prediction.ranks, prediction.summary);
   return times;
 }
 
 /// The token budget that the device's memory allows at the longest length of the plan.
-void add_token_budget(const PricedRun& run, Prediction& prediction) {
+void add_token_budget(const Run& run, Prediction& prediction) {
   const Bytes capacity = run.profile().memory_capacity;
   if (capacity.value() == 0 || !states_activations(run.scenario().model)) {
     return;
   }
   const std::int64_t longest = max_of(
-      run.different_batches(),
+      run.planned().different,
       [](const RunBatch& batch) { return batch.shape.max_length; },
       std::int64_t{0});
   const Scenario& scenario = run.scenario();
@@ -151,24 +187,22 @@ MemoryOptions memory_options(const Scenario& scenario) {
   return memory;
 }
 
-Prediction predict(const Scenario& scenario,
-                   const BatchingPolicy& policy,
-                   const Profile& profile,
-                   const PredictOptions& options) {
-  check_memory(scenario, policy, {options.rows, options.noise_runs, options.training_effects});
-  const PricedRun run(scenario, policy, profile, options.counterfactual);
+Prediction predict(const Job& job, const PredictOptions& options) {
+  check_memory(
+      job.scenario(), job.policy(), {options.rows, options.noise_runs, options.training_effects});
+  Run run(job, options.counterfactual);
   Prediction prediction;
-  prediction.scenario = scenario.name;
-  prediction.policy = policy.name();
-  prediction.varlen = run.planned().varlen;
+  prediction.scenario = run.scenario().name;
+  prediction.policy = run.policy().name();
+  prediction.varlen = run.planned().data.varlen;
   if (options.on_planned) {
-    options.on_planned(run.planned().planning_seconds);
+    options.on_planned(run.planned().data.planning_seconds);
   }
   if (options.training_effects) {
-    prediction.training = first_epoch_effects(run.scenario(), policy, run.planned());
+    prediction.training = first_epoch_effects(run.scenario(), run.policy(), run.planned().data);
   }
-  prediction.profile = profile.name;
-  prediction.profile_id = profile.id.text;
+  prediction.profile = run.profile().name;
+  prediction.profile_id = run.profile().id.text;
   const StepTimeTally times = run_without_noise(run, options, prediction);
   times.set_means(prediction.ranks, prediction.summary);
   prediction.summary.step_time_ms = step_times_without_noise(times.step_ms());
@@ -181,6 +215,13 @@ Prediction predict(const Scenario& scenario,
   add_token_budget(run, prediction);
   add_notes(run, prediction);
   return prediction;
+}
+
+Prediction predict(const Scenario& scenario,
+                   const BatchingPolicy& policy,
+                   const Profile& profile,
+                   const PredictOptions& options) {
+  return predict(Job(scenario, policy, profile), options);
 }
 
 std::vector<Prediction> predict_policies(const Scenario& scenario,

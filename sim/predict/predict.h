@@ -9,7 +9,7 @@
 #include "costmodel/records/profile.h"
 #include "sim/predict/memory_need.h"
 #include "sim/predict/prediction.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/run/run.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
@@ -37,6 +37,7 @@ struct PredictOptions {
 /// interval adds the held-out errors of its costs (one factor per class, drawn), the intervals of
 /// its interference, its drift and, for prices of other models, what these have in common.
 /// Raises InputError: a cost that the profile lacks or refuses; see check_memory().
+[[nodiscard]] Prediction predict(const Job& job, const PredictOptions& options);
 [[nodiscard]] Prediction predict(const Scenario& scenario,
                                  const BatchingPolicy& policy,
                                  const Profile& profile,

@@ -12,11 +12,11 @@
 namespace stepsim {
 namespace {
 
-void add_varlen_notes(const PricedRun& run, std::vector<Note>& notes) {
+void add_varlen_notes(const Run& run, std::vector<Note>& notes) {
   const bool known = prices_empty_blocks(run.profile());
   const bool given = run.scenario().varlen.empty_block_seconds.has_value();
   const bool any = std::ranges::any_of(
-      run.different_batches(), [](const RunBatch& batch) { return batch.shape.empty_blocks > 0; });
+      run.planned().different, [](const RunBatch& batch) { return batch.shape.empty_blocks > 0; });
   if (any && !known && !given) {
     notes.emplace_back(EmptyBlocksFree{});
   }
@@ -26,9 +26,9 @@ void add_varlen_notes(const PricedRun& run, std::vector<Note>& notes) {
 }
 
 /// Notes on ops and collectives of sizes that the profile did not measure.
-void add_size_notes(const PricedRun& run, std::vector<Note>& notes) {
+void add_size_notes(const Run& run, std::vector<Note>& notes) {
   SizesNotMeasured unseen;  // "gemm" of "gemm forward".
-  for (const ExtrapolationNote& note : run.model().notes()) {
+  for (const ExtrapolationNote& note : run.pricer().notes()) {
     if (note.larger > 1) {
       notes.emplace_back(SizesBeyondMeasured{note.op, note.larger, false});
     }
@@ -46,7 +46,7 @@ void add_size_notes(const PricedRun& run, std::vector<Note>& notes) {
 }
 
 /// Notes on prices that the profile's ops have; times of a scenario and recorded steps hold all.
-void add_price_notes(const PricedRun& run, std::vector<Note>& notes) {
+void add_price_notes(const Run& run, std::vector<Note>& notes) {
   const Scenario& scenario = run.scenario();
   const Profile& profile = run.profile();
   if (scenario.times || prices_recorded_model(scenario, profile)) {
@@ -65,7 +65,7 @@ void add_price_notes(const PricedRun& run, std::vector<Note>& notes) {
   }
 }
 
-void add_stated_errors(const PricedRun& run, std::vector<Note>& notes) {
+void add_stated_errors(const Run& run, std::vector<Note>& notes) {
   const Scenario& scenario = run.scenario();
   StatedErrors stated;
   if (scenario.times) {
@@ -82,12 +82,12 @@ void add_stated_errors(const PricedRun& run, std::vector<Note>& notes) {
   }
 }
 
-void add_times_of_any_batch(const PricedRun& run, std::vector<Note>& notes) {
+void add_times_of_any_batch(const Run& run, std::vector<Note>& notes) {
   if (!run.scenario().times || run.scenario().times->tokens > 0) {
     return;
   }
-  const auto tokens = mapped(run.different_batches(), [&](const RunBatch& batch) {
-    return run.model().input_tokens(batch.shape);
+  const auto tokens = mapped(run.planned().different, [&](const RunBatch& batch) {
+    return run.pricer().input_tokens(batch.shape);
   });
   if (!tokens.empty()) {
     const auto [fewest, most] = std::ranges::minmax(tokens);
@@ -115,7 +115,7 @@ void add_hook_start(const Scenario& scenario, std::vector<Note>& notes) {
 }
 
 /// Says so where the kernels of a micro-batch, priced one by one, are shorter than their launches.
-void add_host_bound(const PricedRun& run, std::vector<Note>& notes) {
+void add_host_bound(const Run& run, std::vector<Note>& notes) {
   const Scenario& scenario = run.scenario();
   const Profile& profile = run.profile();
   if (scenario.times || profile.host_is_device || prices_recorded_model(scenario, profile)) {
@@ -123,14 +123,14 @@ void add_host_bound(const PricedRun& run, std::vector<Note>& notes) {
   }
   constexpr double kEagerLaunch = 5e-6;  // PyTorch's eager mode takes 4 to 10 us an operation.
   HostBound bound;
-  bound.kernels = run.model().ops_per_micro_batch();
+  bound.kernels = run.pricer().ops_per_micro_batch();
   bound.launch_seconds =
       scenario.host.launch ? to_seconds(*scenario.host.launch) : profile.launch_seconds;
   bound.launch_assumed = bound.launch_seconds == 0;
   if (bound.launch_assumed) {
     bound.launch_seconds = kEagerLaunch;
   }
-  bound.compute_ms = run.kernel_seconds() * 1e3;
+  bound.compute_ms = run.priced().kernel_seconds() * 1e3;
   if (static_cast<double>(bound.kernels) * bound.launch_seconds * 1e3 >= bound.compute_ms) {
     notes.emplace_back(bound);
   }
@@ -138,7 +138,7 @@ void add_host_bound(const PricedRun& run, std::vector<Note>& notes) {
 
 }  // namespace
 
-void add_notes(const PricedRun& run, Prediction& prediction) {
+void add_notes(const Run& run, Prediction& prediction) {
   std::vector<Note>& notes = prediction.notes;
   add_price_notes(run, notes);
   if (auto differences = other_settings(run.scenario(), run.profile()); !differences.empty()) {
@@ -166,7 +166,7 @@ void add_notes(const PricedRun& run, Prediction& prediction) {
   add_hook_start(run.scenario(), notes);
   add_stated_errors(run, notes);
   add_host_bound(run, notes);
-  for (const auto& [text, source] : run.model().collective_sources()) {
+  for (const auto& [text, source] : run.pricer().collective_sources()) {
     prediction.collective_origins.push_back({text, source});
     const bool is_known = source == CollectiveSource::MeasuredTable ||
                           source == CollectiveSource::FittedLinks ||

@@ -1,6 +1,7 @@
 #include "sim/predict/scenario_profile.h"
 
 #include <iterator>
+#include <memory>
 #include <utility>
 
 #include "costmodel/base/input_error.h"
@@ -8,28 +9,40 @@
 
 namespace stepsim {
 
-Profile scenario_profile(const Scenario& scenario) {
-  Profile profile;
-  if (scenario.times) {
-    profile.name = "times of the scenario";
-    if (!scenario.profile.empty()) {
-      Profile named = read_profile(scenario.profile);
-      profile.name = std::move(named.name);
-      profile.collectives = std::move(named.collectives);
-    }
-    profile.host_is_device = false;
-  } else if (scenario.profile.empty()) {
+std::shared_ptr<const Profile> scenario_profile(
+    const Scenario& scenario,
+    const std::function<std::shared_ptr<const Profile>(const std::string& path)>& read) {
+  if (!scenario.times && scenario.profile.empty()) {
     throw InputError(SourcePlace{scenario.path},
                      "cluster.profile: no profile is named; give --profile FILE, or make one: "
                      "README.md, \"get a profile of my machine\"",
                      Lookup::Profiles);
+  }
+  std::shared_ptr<const Profile> named =
+      scenario.profile.empty() ? nullptr : read(scenario.profile);
+  if (!scenario.times && !scenario.all_reduce_table) {
+    return named;
+  }
+  Profile profile;
+  if (scenario.times) {
+    profile.name = named != nullptr ? named->name : "times of the scenario";
+    if (named != nullptr) {
+      profile.collectives = named->collectives;
+    }
+    profile.host_is_device = false;
   } else {
-    profile = read_profile(scenario.profile);
+    profile = *named;
   }
   if (scenario.all_reduce_table) {
     replace_table(profile, *scenario.all_reduce_table);
   }
-  return profile;
+  return std::make_shared<const Profile>(std::move(profile));
+}
+
+Profile scenario_profile(const Scenario& scenario) {
+  return *scenario_profile(scenario, [](const std::string& path) {
+    return std::make_shared<const Profile>(read_profile(path));
+  });
 }
 
 std::vector<SlowRank> slow_ranks(const Scenario& scenario, const Profile& profile) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "costmodel/network/collective_pricer.h"
@@ -12,6 +15,10 @@ namespace stepsim {
 /// costs but those of collectives; an inline table of all-reduces replaces the profile's.
 /// Raises InputError: the scenario names no profile and gives no times, or the file is not usable.
 [[nodiscard]] Profile scenario_profile(const Scenario& scenario);
+/// The same, where `read` gives the profile of a path, of which scenarios may share one.
+[[nodiscard]] std::shared_ptr<const Profile> scenario_profile(
+    const Scenario& scenario,
+    const std::function<std::shared_ptr<const Profile>(const std::string& path)>& read);
 
 /// The ranks that are slower or faster than the costs: those that the scenario states, else those
 /// that the profile was recorded on, when it was on as many ranks.

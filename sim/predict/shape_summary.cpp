@@ -10,7 +10,7 @@
 #include "costmodel/base/mapped.h"
 #include "sim/predict/metrics.h"
 #include "sim/predict/prediction.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/run/run.h"
 #include "sim/predict/step_simulator.h"
 
 namespace stepsim {
@@ -46,7 +46,7 @@ StallSum sum_stalls(std::span<const ShapeStall> stalls, std::size_t ranks, std::
 }
 
 /// The steps of the run as they are once every shape is known, in milliseconds.
-std::vector<double> warm_steps(const PricedRun& run) {
+std::vector<double> warm_steps(Run& run) {
   CostFactors factors;
   factors.new_shapes = 0;
   StepSimulator simulator(run, factors);
@@ -59,12 +59,12 @@ std::vector<double> warm_steps(const PricedRun& run) {
 }
 
 /// [step] Shapes that some rank has met by its end.
-std::vector<std::int64_t> distinct_by_step(const PricedRun& run) {
+std::vector<std::int64_t> distinct_by_step(const Run& run) {
   std::vector<std::int64_t> distinct(at(run.scenario().steps), 0);
   const std::size_t per_step = run.batches() / distinct.size();
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
   for (std::size_t i = 0; i < run.batches(); ++i) {
-    const BatchShape shape = run.cached_shape(run.batch(i).shape);
+    const BatchShape shape = cached_shape(run.scenario(), run.batch(i).shape);
     if (shape.samples > 0) {
       seen.emplace(shape.samples, shape.max_length);
     }
@@ -75,8 +75,8 @@ std::vector<std::int64_t> distinct_by_step(const PricedRun& run) {
 
 /// Stalls of the first epoch, which are priced as the simulated ones turned out: a host that runs
 /// ahead hides a part. `shown`: lost time over StallSum::seconds in the run.
-std::optional<EpochShapes> epoch_of(const PricedRun& run, double shown, double warm_ms) {
-  std::vector<BatchShape> shapes = run.epoch_shapes();
+std::optional<EpochShapes> epoch_of(const Run& run, double shown, double warm_ms) {
+  std::vector<BatchShape> shapes = epoch_shapes(run.scenario(), run.policy(), run.planned().data);
   const auto ranks = at(run.scenario().ranks);
   const auto micro = at(run.scenario().ddp.accumulation_steps);
   const std::size_t steps = shapes.size() / (ranks * micro);
@@ -84,7 +84,7 @@ std::optional<EpochShapes> epoch_of(const PricedRun& run, double shown, double w
     return std::nullopt;
   }
   const auto stalls = shape_stalls(
-      run.shape_costs(), shapes, run.scenario().ranks, run.scenario().ddp.accumulation_steps);
+      run.loads().shape_costs, shapes, run.scenario().ranks, run.scenario().ddp.accumulation_steps);
   const StallSum sum = sum_stalls(stalls, ranks, micro);
   const double lost = run.scenario().new_shapes.warm_up ? 0 : sum.seconds * shown;
   return EpochShapes{static_cast<int>(steps),
@@ -96,21 +96,21 @@ std::optional<EpochShapes> epoch_of(const PricedRun& run, double shown, double w
 
 }  // namespace
 
-std::optional<ShapeSummary> shape_summary(const PricedRun& run, const Prediction& prediction) {
-  if (run.shape_costs().empty()) {
+std::optional<ShapeSummary> shape_summary(Run& run, const Prediction& prediction) {
+  if (run.loads().shape_costs.empty()) {
     return std::nullopt;
   }
   const Scenario& scenario = run.scenario();
   const StallSum sum =
-      sum_stalls(run.shape_stalls(), at(scenario.ranks), at(scenario.ddp.accumulation_steps));
+      sum_stalls(run.loads().shape_stalls, at(scenario.ranks), at(scenario.ddp.accumulation_steps));
   ShapeSummary summary;
-  summary.mechanisms = mapped(run.shape_costs(), &ShapeCost::mechanism);
+  summary.mechanisms = mapped(run.loads().shape_costs, &ShapeCost::mechanism);
   summary.builds = sum.builds;
   summary.stalled_steps = sum.stalled_steps;
   summary.warm_up_seconds = sum.largest_of_a_rank;
   summary.warmed_up = scenario.new_shapes.warm_up;
-  summary.gave_up =
-      std::ranges::any_of(run.shape_stalls(), [](const ShapeStall& s) { return s.load != 1; });
+  summary.gave_up = std::ranges::any_of(run.loads().shape_stalls,
+                                        [](const ShapeStall& s) { return s.load != 1; });
   summary.distinct = distinct_by_step(run);
   const std::vector<double> warm = warm_steps(run);
   constexpr double kNoTime = 1e-6;  // Milliseconds have rounding below the clock's nanosecond.

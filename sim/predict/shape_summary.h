@@ -36,12 +36,11 @@ struct ShapeSummary {
   std::optional<EpochShapes> epoch;    ///< Absent: a played plan that is no whole epoch.
 };
 
-class PricedRun;
+class Run;
 struct Prediction;
 
 /// Summarises first meetings for a prediction whose rows and step times are there. Nothing where
 /// new shapes cost nothing.
-[[nodiscard]] std::optional<ShapeSummary> shape_summary(const PricedRun& run,
-                                                        const Prediction& prediction);
+[[nodiscard]] std::optional<ShapeSummary> shape_summary(Run& run, const Prediction& prediction);
 
 }  // namespace stepsim

@@ -70,8 +70,8 @@ double CostFactors::of_collective(double bytes) const {
 StepLowering::StepLowering(const Scenario& scenario,
                            const CostModel& costs,
                            double empty_block_seconds)
-    : scenario_(scenario),
-      costs_(costs),
+    : scenario_(&scenario),
+      costs_(&costs),
       empty_block_seconds_(empty_block_seconds),
       launch_seconds_(launch_of(scenario, costs)) {
   const StepOps ops = step_ops(scenario);
@@ -102,6 +102,12 @@ StepLowering::StepLowering(const Scenario& scenario,
   ops_ = std::move(with_ddp);
 }
 
+StepLowering::StepLowering(const StepLowering& priced, const Scenario& scenario)
+    : StepLowering(priced) {
+  scenario_ = &scenario;
+  launch_seconds_ = launch_of(scenario, *costs_);
+}
+
 /// `kinds`: the ops of `work_` without names, to find those that are alike.
 void StepLowering::add_model_ops(const std::vector<Op>& ops, bool forward, std::vector<Op>& kinds) {
   for (Op op : ops) {
@@ -122,13 +128,13 @@ std::int32_t StepLowering::ddp_work(OpClass op_class, std::int64_t elements) {
   const auto [known, is_new] =
       ddp_work_.emplace(std::pair(op_class, elements), static_cast<std::int32_t>(work_.size()));
   if (is_new) {
-    work_.push_back({elements_op(op_class, elements, scenario_.model.parameter_dtype), {}, 0});
+    work_.push_back({elements_op(op_class, elements, scenario_->model.parameter_dtype), {}, 0});
   }
   return known->second;
 }
 
 double StepLowering::priced(const Op& op, const BatchShape& batch, std::size_t& group) {
-  const Cost cost = costs_.op(op, batch);
+  const Cost cost = costs_->op(op, batch);
   const std::string name =
       cost.group.empty() ? std::string(name_of(op.op_class)) + " " + std::string(name_of(op.pass))
                          : std::string(cost.group);
@@ -168,7 +174,7 @@ void StepLowering::price_ddp_work(OpClass op_class) {
 }
 
 std::int64_t StepLowering::input_tokens(const BatchShape& batch) const {
-  return is_varlen(scenario_) ? batch.useful_tokens : batch.padded_tokens();
+  return is_varlen(*scenario_) ? batch.useful_tokens : batch.padded_tokens();
 }
 
 PricedBatch StepLowering::price_ops(const BatchShape& batch, bool with_ddp) {
@@ -190,16 +196,12 @@ PricedBatch StepLowering::price_ops(const BatchShape& batch, bool with_ddp) {
   return result;
 }
 
-const PricedBatch& StepLowering::price(const BatchShape& batch) {
-  const auto found = cache_.find(batch);
-  if (found != cache_.end()) {
-    return found->second;
-  }
+PricedBatch StepLowering::price(const BatchShape& batch) {
   const BatchShape flat{1, batch.useful_tokens, batch.useful_tokens};
-  const double collate = priced(collate_op(), is_varlen(scenario_) ? flat : batch, collate_group_);
+  const double collate = priced(collate_op(), is_varlen(*scenario_) ? flat : batch, collate_group_);
   PricedBatch priced_batch = price_ops(batch, true);
   priced_batch.collate = collate;
-  return cache_.emplace(batch, std::move(priced_batch)).first->second;
+  return priced_batch;
 }
 
 double StepLowering::seconds_of(const PricedBatch& batch, std::int32_t work) const {
@@ -246,8 +248,8 @@ std::vector<double> StepLowering::seconds_by_group(const PricedBatch& batch) con
 }
 
 double StepLowering::host_error() const {
-  const double measured = scenario_.host.launch ? 0 : costs_.launch_error();
-  return std::max(scenario_.host.error, measured);
+  const double measured = scenario_->host.launch ? 0 : costs_->launch_error();
+  return std::max(scenario_->host.error, measured);
 }
 
 double StepLowering::pass_seconds(const BatchShape& batch) {
@@ -325,11 +327,11 @@ MicroBatchWork StepLowering::micro_batch(const PricedBatch& batch,
   };
   hold_up(work.forward, rank.forward);
   hold_up(work.backward, rank.backward);
-  if (scenario_.host.copy_bytes_per_s > 0) {
+  if (scenario_->host.copy_bytes_per_s > 0) {
     constexpr double kTokenBytes = 16;  // A token id and an element of the mask, 8 bytes each.
     work.copy_input.launch = launch(factors);
     work.copy_input.work = bounded_duration(kTokenBytes * static_cast<double>(input_tokens(shape)) /
-                                            scenario_.host.copy_bytes_per_s);
+                                            scenario_->host.copy_bytes_per_s);
   }
   return work;
 }

@@ -85,13 +85,15 @@ class StepLowering {
   /// `empty_block_seconds`: the time of one empty block of varlen attention's grid, where `costs`
   /// does not price it. Both references must outlive the lowering.
   StepLowering(const Scenario& scenario, const CostModel& costs, double empty_block_seconds = 0);
+  /// A copy of one with all that is priced in it, for a scenario that has the same ops.
+  StepLowering(const StepLowering& priced, const Scenario& scenario);
 
   /// Tokens that are loaded and embedded: the padded ones, with varlen attention the useful ones.
   [[nodiscard]] std::int64_t input_tokens(const BatchShape& batch) const;
 
-  /// Returns the prices of a batch. They are kept by shape, because variable-length plans repeat
-  /// shapes often. Raises InputError: the profile has no cost for an op, or refuses it.
-  const PricedBatch& price(const BatchShape& batch);
+  /// Returns the prices of a batch. Raises InputError: the profile has no cost for an op, or
+  /// refuses it.
+  [[nodiscard]] PricedBatch price(const BatchShape& batch);
   /// Forward and backward of a batch, and what DDP does beside them, in seconds.
   [[nodiscard]] double compute_seconds(const PricedBatch& batch) const;
   /// Returns those seconds by the error that they share: [group].
@@ -159,7 +161,7 @@ class StepLowering {
   [[nodiscard]] std::vector<ExtrapolationNote> notes() const;
 
  protected:
-  [[nodiscard]] const Scenario& scenario() const { return scenario_; }
+  [[nodiscard]] const Scenario& scenario() const { return *scenario_; }
   ExtrapolationNote& note(const std::string& name);
 
  private:
@@ -191,8 +193,8 @@ class StepLowering {
                                             const CostFactors& factors,
                                             RankFactors rank) const;
 
-  const Scenario& scenario_;
-  const CostModel& costs_;
+  const Scenario* scenario_;
+  const CostModel* costs_;
   double empty_block_seconds_;
   double launch_seconds_;
   std::vector<LoweredOp> ops_;  ///< Forward, then backward.
@@ -202,7 +204,6 @@ class StepLowering {
   std::size_t collate_group_ = 0;
   std::vector<ErrorGroup> groups_;
   std::map<std::string, ExtrapolationNote> notes_;
-  std::map<BatchShape, PricedBatch> cache_;
 };
 
 }  // namespace stepsim

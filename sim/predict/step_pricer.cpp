@@ -17,15 +17,6 @@ constexpr double kSmallMessage = 32 * 1024;
 
 }  // namespace
 
-StepPricer::StepPricer(const Scenario& scenario,
-                       const CostModel& costs,
-                       const CollectivePricer& pricer,
-                       double empty_block_seconds)
-    : StepLowering(scenario, costs, empty_block_seconds), pricer_(pricer) {
-  (void)ddp_work(OpClass::Optimizer, parameter_count(scenario.model));
-  price_ddp_work(OpClass::Optimizer);
-}
-
 double StepPricer::collective_seconds(CollectiveKind kind, double bytes, bool whole_world) {
   const int ranks = whole_world ? scenario().ranks : scenario().ddp.hook_options.subgroup_ranks;
   const auto whole = static_cast<std::int64_t>(std::ceil(bytes));

@@ -15,11 +15,9 @@ namespace stepsim {
 /// rank's program needs to know of costs.
 class StepPricer : public StepLowering {
  public:
-  /// Prices the optimizer. All references must outlive the pricer.
-  StepPricer(const Scenario& scenario,
-             const CostModel& costs,
-             const CollectivePricer& pricer,
-             double empty_block_seconds = 0);
+  /// `priced`: with the prices of the ops. All that these refer to must outlive the pricer.
+  StepPricer(const StepLowering& priced, const Scenario& scenario, const CollectivePricer& pricer)
+      : StepLowering(priced, scenario), pricer_(pricer) {}
 
   /// Seconds of a collective of so many bytes, over all ranks or over a subgroup of post-local SGD.
   double collective_seconds(CollectiveKind kind, double bytes, bool whole_world = true);

@@ -12,19 +12,19 @@
 
 namespace stepsim {
 StepSimulator::StepSimulator(
-    const PricedRun& run, CostFactors factors, double common, NoiseDraws* noise, bool engine)
+    Run& run, CostFactors factors, double common, NoiseDraws* noise, bool engine)
     : run_(run),
       factors_(std::move(factors)),
       common_(common),
       noise_(noise),
-      engine_plays_(engine || !run.plain()),
-      core_factor_(at(run.scenario_.ranks), 1.0),
-      clocks_(at(run.scenario_.ranks)),
-      lasting_speed_(at(run.scenario_.ranks), 1.0),
-      iterations_(run.iterations()),
-      loader_(run.scenario_.loader, run.scenario_.ranks) {
-  if (noise_ != nullptr && run.scenario_.noise.rank_speed > 0) {
-    const LogNormal lasting = of_mean_one(run.scenario_.noise.rank_speed);
+      engine_plays_(engine || !run.reduced().plain()),
+      core_factor_(at(run.scenario().ranks), 1.0),
+      clocks_(at(run.scenario().ranks)),
+      lasting_speed_(at(run.scenario().ranks), 1.0),
+      iterations_(run.reduced().iterations()),
+      loader_(run.scenario().loader, run.scenario().ranks) {
+  if (noise_ != nullptr && run.scenario().noise.rank_speed > 0) {
+    const LogNormal lasting = of_mean_one(run.scenario().noise.rank_speed);
     for (double& speed : lasting_speed_) {
       speed = noise_->factor(lasting);
     }
@@ -33,9 +33,9 @@ StepSimulator::StepSimulator(
 
 StepTimeline StepSimulator::next(bool record_spans) {
   if (noise_ != nullptr) {
-    common_score_ = run_.jitter_.common_score(*noise_);
+    common_score_ = run_.loads().jitter.common_score(*noise_);
   }
-  if (run_.cores_ > 0) {
+  if (run_.loads().cores > 0) {
     share_cores();
   }
   StepTimeline timeline = engine_plays_ || record_spans ? play_program(record_spans) : play_plain();
@@ -49,21 +49,21 @@ StepTimeline StepSimulator::next(bool record_spans) {
 
 void StepSimulator::share_cores() {
   drawn_.clear();
-  for (int rank = 0; rank < run_.scenario_.ranks; ++rank) {
+  for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
     drawn_.push_back(draw_slowness(rank));
   }
-  const std::size_t micro = at(run_.scenario_.ddp.accumulation_steps);
+  const std::size_t micro = at(run_.scenario().ddp.accumulation_steps);
   const std::size_t ranks = drawn_.size();
   std::vector<double> seconds(ranks, 0.0);
   for (std::size_t i = 0; i < ranks * micro; ++i) {
     const std::size_t batch = at(step_) * ranks * micro + i;
-    seconds[i / micro] += drawn_[i / micro] * run_.batch_factor_[batch] *
-                          run_.model_->compute_seconds(run_.priced_batch(batch));
+    seconds[i / micro] += drawn_[i / micro] * run_.loads().batch_factor[batch] *
+                          run_.pricer().compute_seconds(run_.priced_batch(batch));
   }
   std::size_t first = 0;
-  for (const int on_node : run_.scenario_.placement.node_ranks()) {
+  for (const int on_node : run_.scenario().placement.node_ranks()) {
     const std::span node = std::span(seconds).subspan(first, at(on_node));
-    const auto factors = shared_core_factors(node, run_.cores_);
+    const auto factors = shared_core_factors(node, run_.loads().cores);
     std::copy(
         factors.begin(), factors.end(), core_factor_.begin() + static_cast<std::ptrdiff_t>(first));
     first += node.size();
@@ -71,25 +71,26 @@ void StepSimulator::share_cores() {
 }
 
 double StepSimulator::slowness_of(int rank) {
-  return run_.cores_ > 0 ? drawn_[at(rank)] : draw_slowness(rank);
+  return run_.loads().cores > 0 ? drawn_[at(rank)] : draw_slowness(rank);
 }
 
 double StepSimulator::draw_slowness(int rank) {
-  const double slowness = common_ * run_.rank_factor(rank) * lasting_speed_[at(rank)];
-  return noise_ != nullptr ? slowness * run_.jitter_.factor(*noise_, common_score_) : slowness;
+  const double slowness = common_ * run_.loads().rank_factor[at(rank)] * lasting_speed_[at(rank)];
+  return noise_ != nullptr ? slowness * run_.loads().jitter.factor(*noise_, common_score_)
+                           : slowness;
 }
 
 StepTimeline StepSimulator::play_plain() {
   (void)iterations_.next();
-  const PricedRun::PlainStep& plain = run_.plain_steps_[step_ == 0 ? 0 : 1];
+  const PlainStep& plain = run_.reduced().plain_steps()[step_ == 0 ? 0 : 1];
   StepInput input;
-  input.host_is_device = run_.host_.is_device;
+  input.host_is_device = run_.reduced().host().is_device;
   input.ranks.reserve(clocks_.size());
-  for (int rank = 0; rank < run_.scenario_.ranks; ++rank) {
-    const std::size_t batch = at(step_) * at(run_.scenario_.ranks) + at(rank);
+  for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
+    const std::size_t batch = at(step_) * at(run_.scenario().ranks) + at(rank);
     const RankFactors factors = factors_of(batch, rank, slowness_of(rank));
     input.ranks.push_back(
-        run_.model_->fold(run_.priced_batch(batch), plain.schedule, factors_, factors));
+        run_.pricer().fold(run_.priced_batch(batch), plain.schedule, factors_, factors));
     if (run_.differs_by(Change::NoData)) {
       input.ranks.back().data = Duration::zero();
     }
@@ -109,15 +110,15 @@ StepTimeline StepSimulator::play_plain() {
 }
 
 RankFactors StepSimulator::factors_of(std::size_t batch, int rank, double slowness) const {
-  RankFactors factors{slowness, run_.batch_factor_[batch] * core_factor_[at(rank)]};
-  if (run_.shape_stalls_.empty() || run_.shape_stalls_[batch].builds == 0 ||
-      run_.scenario_.new_shapes.warm_up) {
+  RankFactors factors{slowness, run_.loads().batch_factor[batch] * core_factor_[at(rank)]};
+  if (run_.loads().shape_stalls.empty() || run_.loads().shape_stalls[batch].builds == 0 ||
+      run_.scenario().new_shapes.warm_up) {
     return factors;
   }
-  const ShapeStall& stall = run_.shape_stalls_[batch];
+  const ShapeStall& stall = run_.loads().shape_stalls[batch];
   const double scale = common_ * factors_.new_shapes;
   // A host that is the device has one clock.
-  const bool one_clock = run_.host_.is_device;
+  const bool one_clock = run_.reduced().host().is_device;
   const auto pass = [&](double host, double device) {
     return one_clock ? PassStall{{}, bounded_duration((host + device) * scale)}
                      : PassStall{bounded_duration(host * scale), bounded_duration(device * scale)};
@@ -128,7 +129,7 @@ RankFactors StepSimulator::factors_of(std::size_t batch, int rank, double slowne
 }
 
 void StepSimulator::add_op_jitter(std::vector<Kernel>& kernels) {
-  const double sd = run_.scenario_.noise.op_jitter;
+  const double sd = run_.scenario().noise.op_jitter;
   if (noise_ == nullptr || sd <= 0) {
     return;
   }
@@ -139,20 +140,20 @@ void StepSimulator::add_op_jitter(std::vector<Kernel>& kernels) {
 }
 
 MicroBatchWork StepSimulator::micro_batch(int rank, int number, double slowness) {
-  const Scenario& scenario = run_.scenario_;
+  const Scenario& scenario = run_.scenario();
   const NoiseOptions& noise = scenario.noise;
   const int micro_batches = scenario.ddp.accumulation_steps;
   const std::size_t batch =
       (at(step_) * at(scenario.ranks) + at(rank)) * at(micro_batches) + at(number);
-  const auto& [shape, samples, prices] = run_.batch(batch);
-  MicroBatchWork work =
-      run_.model_->micro_batch(*prices, shape, factors_, factors_of(batch, rank, slowness));
+  const BatchShape& shape = run_.batch(batch).shape;
+  MicroBatchWork work = run_.pricer().micro_batch(
+      run_.priced_batch(batch), shape, factors_, factors_of(batch, rank, slowness));
   work.joined = !scenario.ddp.join_steps.empty() && step_ >= scenario.ddp.join_steps[at(rank)];
   add_op_jitter(work.forward);
   add_op_jitter(work.backward);
   Duration load = loader_.cost(rank,
                                static_cast<std::int64_t>(step_) * micro_batches + number,
-                               run_.model_->input_tokens(shape));
+                               run_.pricer().input_tokens(shape));
   if (noise_ != nullptr && noise.loader_stall_probability > 0 &&
       noise_->uniform() < noise.loader_stall_probability) {
     load += bounded(noise.loader_stall);
@@ -169,11 +170,11 @@ MicroBatchWork StepSimulator::micro_batch(int rank, int number, double slowness)
 }
 
 RankWork StepSimulator::rank_work(int rank) {
-  const NoiseOptions& noise = run_.scenario_.noise;
+  const NoiseOptions& noise = run_.scenario().noise;
   RankWork work;
   work.factor = slowness_of(rank);
-  work.owned_elements = run_.owned_[at(rank)];
-  for (int m = 0; m < run_.scenario_.ddp.accumulation_steps; ++m) {
+  work.owned_elements = run_.reduced().owned()[at(rank)];
+  for (int m = 0; m < run_.scenario().ddp.accumulation_steps; ++m) {
     work.micro_batches.push_back(micro_batch(rank, m, work.factor));
   }
   if (noise_ != nullptr && noise.stall_probability > 0 &&
@@ -184,29 +185,34 @@ RankWork StepSimulator::rank_work(int rank) {
 }
 
 StepTimeline StepSimulator::play_program(bool record_spans) {
-  const Scenario& scenario = run_.scenario_;
-  if (run_.plain() || !engine_) {
+  const Scenario& scenario = run_.scenario();
+  if (run_.reduced().plain() || !engine_) {
     // Plain steps leave nothing behind but the clocks.
-    engine_.emplace(run_.engine_rules(factors_), clocks_);
+    engine_.emplace(run_.reduced().engine_rules(factors_), clocks_);
   }
   if (!prices_.elements) {
-    prices_ = run_.model_->ddp_prices(factors_, common_);
+    prices_ = run_.pricer().ddp_prices(factors_, common_);
   }
-  DdpStep step = run_.step_without_work(step_, iterations_);
+  DdpStep step = run_.reduced().step_without_work(step_, iterations_);
   for (Iteration& iteration : step.iterations) {
-    iteration.rebuilds = iteration.rebuilds && !run_.plain();  // The recurrence leaves it out, too.
+    iteration.rebuilds =
+        iteration.rebuilds && !run_.reduced().plain();  // The recurrence leaves it out, too.
   }
   for (int rank = 0; rank < scenario.ranks; ++rank) {
     step.ranks.push_back(rank_work(rank));
   }
-  DdpProgram program =
-      ddp_program(run_.ddp_model_, run_.planned_.buckets, scenario.ddp, run_.host_, prices_, step);
+  DdpProgram program = ddp_program(run_.reduced().model(),
+                                   run_.reduced().buckets(),
+                                   scenario.ddp,
+                                   run_.reduced().host(),
+                                   prices_,
+                                   step);
   for (Collective& collective : program.program.collectives) {
     if (run_.differs_by(Change::FreeCommunication)) {
       collective.transfer = Duration::zero();
-    } else if (noise_ != nullptr && !run_.all_reduce_spread_.empty()) {
-      collective.transfer =
-          bounded_duration(to_seconds(collective.transfer) * noise_->from(run_.all_reduce_spread_));
+    } else if (noise_ != nullptr && !run_.reduced().all_reduce_spread().empty()) {
+      collective.transfer = bounded_duration(to_seconds(collective.transfer) *
+                                             noise_->from(run_.reduced().all_reduce_spread()));
     }
   }
   const ExecutionTrace played = engine_->play(program.program, record_spans);

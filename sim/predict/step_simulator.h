@@ -5,7 +5,7 @@
 
 #include "sim/predict/draws/noise.h"
 #include "sim/predict/loader.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/run/run.h"
 
 namespace stepsim {
 
@@ -15,7 +15,7 @@ class StepSimulator {
  public:
   /// `factors`: errors of the costs; `common`: a factor on all of them; `noise`: null for none.
   /// `engine`: the engine plays plain runs as well, which changes nothing.
-  explicit StepSimulator(const PricedRun& run,
+  explicit StepSimulator(Run& run,
                          CostFactors factors = {},
                          double common = 1,
                          NoiseDraws* noise = nullptr,
@@ -41,7 +41,7 @@ class StepSimulator {
   [[nodiscard]] RankFactors factors_of(std::size_t batch, int rank, double slowness) const;
   void add_op_jitter(std::vector<Kernel>& kernels);
 
-  const PricedRun& run_;
+  Run& run_;
   CostFactors factors_;
   double common_;
   NoiseDraws* noise_;

@@ -160,53 +160,69 @@ std::vector<Key> cluster_keys() {
                 "`\"1+2+4\"`, or `\"2x8\"` for two nodes of 8; instead of `ranks_per_node`. From "
                 "`--set` or `--over` it replaces `ranks` and `ranks_per_node`",
                 "`ranks_per_node` on each node, the last one partly filled"),
-      number(
-          "cores",
-          field(&S::cores),
-          {[](double value) { return value == 0 || (value >= 1 && value <= kMaxRanks); },
-           "0, or 1 or more"},
-          "processor cores that the ranks of a node share, where a rank computes on its "
-          "processor and there are fewer cores than ranks (1.5 where the machine gives no more): "
-          "the cores go in equal parts to the ranks that still compute; 0: ranks do not slow each "
-          "other",
-          "as the profile says"),
+      touching(
+          Stage::Played,
+          number("cores",
+                 field(&S::cores),
+                 {[](double value) { return value == 0 || (value >= 1 && value <= kMaxRanks); },
+                  "0, or 1 or more"},
+                 "processor cores that the ranks of a node share, where a rank computes on its "
+                 "processor and there are fewer cores than ranks (1.5 where the machine gives no "
+                 "more): "
+                 "the cores go in equal parts to the ranks that still compute; 0: ranks do not "
+                 "slow each "
+                 "other",
+                 "as the profile says")),
       custom("profile",
              read_profile_name,
              "calibration of the machine, a file or the name of a shipped one (`stepsim "
              "profiles`); only "
              "predictions need it",
              "none"),
-      custom("slow_ranks",
-             read_slow_ranks,
-             "`[{ rank = 1, factor = 1.2 }]`: compute on rank 1 takes 1.2 times as long; `[]`: all "
-             "ranks are alike, also where the profile was recorded on unequal ones",
-             "as the profile says"),
-      number("skew",
-             field(&S::skew),
-             {[](double value) { return value >= 0 && value <= kMaxSlowdown; },
-              "0.2 for 20 % more work on the last rank"},
-             "the last rank has 1 + `skew` times the forward and backward work of the first, those "
-             "between in proportion; beside what their batches make"),
-      number("jitter",
-             field(&S::jitter),
-             {[](double value) { return value >= 0 && value < 1; },
-              "a fraction of a step from 0 up to 1"},
-             "standard deviation of a step's compute time, as a fraction from 0 (none) up to 1",
-             "the profile's"),
-      choice("communicator",
-             field(&S::gloo),
-             {"in_order", "gloo"},
-             "`\"in_order\"` (NCCL: one collective at a time, a stream waits for it) or `\"gloo\"` "
-             "(two at a time share the links, the host waits)"),
-      described("topology", "the links, for collectives that the profile did not measure", "none"),
-      described(
-          "all_reduce",
-          "`{ sizes = [\"1 MiB\", \"4 MiB\"], times = [\"0.118 ms\", \"0.4 ms\"], error = 0.05 }`: "
-          "measured all-reduces of these ranks, in place of the profile's; at least two, "
-          "ascending. "
-          "`error` (0.05 when left out): the mean size of their error, as a fraction. "
-          "Not with another `ranks` or `ranks_per_node` from `--set` or `--over`",
-          "the profile's"),
+      touching(Stage::Played,
+               custom("slow_ranks",
+                      read_slow_ranks,
+                      "`[{ rank = 1, factor = 1.2 }]`: compute on rank 1 takes 1.2 times as long; "
+                      "`[]`: all "
+                      "ranks are alike, also where the profile was recorded on unequal ones",
+                      "as the profile says")),
+      touching(Stage::Played,
+               number("skew",
+                      field(&S::skew),
+                      {[](double value) { return value >= 0 && value <= kMaxSlowdown; },
+                       "0.2 for 20 % more work on the last rank"},
+                      "the last rank has 1 + `skew` times the forward and backward work of the "
+                      "first, those "
+                      "between in proportion; beside what their batches make")),
+      touching(
+          Stage::Played,
+          number("jitter",
+                 field(&S::jitter),
+                 {[](double value) { return value >= 0 && value < 1; },
+                  "a fraction of a step from 0 up to 1"},
+                 "standard deviation of a step's compute time, as a fraction from 0 (none) up to 1",
+                 "the profile's")),
+      touching(Stage::Played,
+               choice("communicator",
+                      field(&S::gloo),
+                      {"in_order", "gloo"},
+                      "`\"in_order\"` (NCCL: one collective at a time, a stream waits for it) or "
+                      "`\"gloo\"` "
+                      "(two at a time share the links, the host waits)")),
+      touching(
+          Stage::Reduced,
+          described(
+              "topology", "the links, for collectives that the profile did not measure", "none")),
+      touching(
+          Stage::Reduced,
+          described("all_reduce",
+                    "`{ sizes = [\"1 MiB\", \"4 MiB\"], times = [\"0.118 ms\", \"0.4 ms\"], error "
+                    "= 0.05 }`: "
+                    "measured all-reduces of these ranks, in place of the profile's; at least two, "
+                    "ascending. "
+                    "`error` (0.05 when left out): the mean size of their error, as a fraction. "
+                    "Not with another `ranks` or `ranks_per_node` from `--set` or `--over`",
+                    "the profile's")),
   };
 }
 

@@ -232,18 +232,26 @@ std::vector<Key> ddp_keys() {
   using D = DdpOptions;
   const auto ddp = [](auto member) { return field(&Scenario::ddp, member); };
   return {
-      size("bucket_cap", ddp(&D::bucket_cap), "size at which a gradient bucket is full"),
-      size("first_bucket_cap", ddp(&D::first_bucket_cap), "the same for the first bucket"),
-      described(
-          "bucket_caps",
-          "PyTorch's `bucket_cap_mb_list`, with `torch = \"newest\"`: a limit for each bucket in "
-          "turn, `[\"1 MiB\", \"25 MiB\"]`, the last one repeats; in the first iteration, too, "
-          "where it goes by the order of registration. It replaces `bucket_cap` and "
-          "`first_bucket_cap` by its largest limit",
-          "none"),
-      flag("last_bucket_cap",
-           ddp(&D::last_bucket_cap),
-           "the small bucket of `first_bucket_cap` comes last (`DDP_SET_LAST_BUCKET_CAP=1`)"),
+      touching(Stage::Reduced,
+               size("bucket_cap", ddp(&D::bucket_cap), "size at which a gradient bucket is full")),
+      touching(
+          Stage::Reduced,
+          size("first_bucket_cap", ddp(&D::first_bucket_cap), "the same for the first bucket")),
+      touching(
+          Stage::Reduced,
+          described(
+              "bucket_caps",
+              "PyTorch's `bucket_cap_mb_list`, with `torch = \"newest\"`: a limit for each bucket "
+              "in "
+              "turn, `[\"1 MiB\", \"25 MiB\"]`, the last one repeats; in the first iteration, too, "
+              "where it goes by the order of registration. It replaces `bucket_cap` and "
+              "`first_bucket_cap` by its largest limit",
+              "none")),
+      touching(
+          Stage::Reduced,
+          flag("last_bucket_cap",
+               ddp(&D::last_bucket_cap),
+               "the small bucket of `first_bucket_cap` comes last (`DDP_SET_LAST_BUCKET_CAP=1`)")),
       choice(
           "bucket_rule",
           ddp(&D::bucket_rule),
@@ -289,17 +297,23 @@ std::vector<Key> ddp_keys() {
       flag("optimizer_in_backward",
            ddp(&D::optimizer_in_backward),
            "each bucket's parameters are updated as soon as it is reduced, on a side stream"),
-      integer("accumulation_steps",
+      touching(
+          Stage::Planned,
+          integer(
+              "accumulation_steps",
               ddp(&D::accumulation_steps),
               {1, kMaxAccumulation},
               "micro-batches per optimizer step; from the second one on each gradient is added to "
-              "the one before, which takes 1.5 times a copy of it"),
+              "the one before, which takes 1.5 times a copy of it")),
       flag("no_sync", ddp(&D::no_sync), "only the last micro-batch is reduced; false: each one"),
-      custom("join",
-             read_join,
-             "`[12, 10]`: steps that each rank has inputs for, inside `join()`; a rank that has "
-             "none left only takes part in collectives",
-             "no `join()`"),
+      touching(
+          Stage::Planned,
+          custom(
+              "join",
+              read_join,
+              "`[12, 10]`: steps that each rank has inputs for, inside `join()`; a rank that has "
+              "none left only takes part in collectives",
+              "no `join()`")),
       flag("divide_by_initial_world_size",
            ddp(&D::divide_by_initial_world_size),
            "false: with `join`, gradients are divided by the ranks that are still active, which "

@@ -50,17 +50,29 @@ Key custom(const std::string& name,
            const Key::Read& read,
            const std::string& meaning,
            const std::string& fallback) {
-  return {name, meaning, fallback, read, false, {}};
+  return {name, meaning, fallback, read, false, {}, {}};
 }
 
 Key described(const std::string& name, const std::string& meaning, const std::string& fallback) {
-  return {name, meaning, fallback, {}, false, {}};
+  return {name, meaning, fallback, {}, false, {}, {}};
 }
 
 Key required(Key key) {
   key.required = true;
   key.fallback.clear();
   return key;
+}
+
+Key touching(Stage first, Key key) {
+  key.touches = first;
+  return key;
+}
+
+std::vector<Key> touching(Stage first, std::vector<Key> keys) {
+  for (Key& key : keys) {
+    key.touches = key.touches.value_or(first);
+  }
+  return keys;
 }
 
 }  // namespace stepsim

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "sim/scenario/scenario.h"
+#include "sim/scenario/stage.h"
 #include "sim/scenario/toml_reader.h"
 
 namespace stepsim {
@@ -23,6 +25,9 @@ struct Key {
   Read read;             ///< Called when the file has the key; empty: the table's reader reads it.
   bool required = false;
   std::vector<std::string> choices;  ///< The texts that the key takes; empty: it is not a choice.
+  /// The first stage that depends on the key: those before it are the same, whatever its value is.
+  /// Empty: the first of all.
+  std::optional<Stage> touches = {};
 };
 
 /// A field of the scenario, to be read from a key: a function from Scenario& to the field.
@@ -88,6 +93,7 @@ template <typename Field>
           default_of(field, ""),
           [=](const TomlReader& table, Scenario& s) { field(s) = table.boolean_or(name, false); },
           false,
+          {},
           {}};
 }
 
@@ -105,7 +111,7 @@ template <typename Field>
       field(s) = static_cast<typename FieldValue<Field>::value_type>(value);
     }
   };
-  return {name, meaning, default_of(field, fallback), read, false, {}};
+  return {name, meaning, default_of(field, fallback), read, false, {}, {}};
 }
 
 template <typename Field>
@@ -117,7 +123,7 @@ template <typename Field>
   const auto read = [=](const TomlReader& table, Scenario& s) {
     field(s) = read_number(table, name, range);
   };
-  return {name, meaning, default_of(field, fallback), read, false, {}};
+  return {name, meaning, default_of(field, fallback), read, false, {}, {}};
 }
 
 /// A time such as "3 ms", into a Duration or into seconds.
@@ -133,13 +139,13 @@ template <typename Field>
       field(s) = table.duration(name);
     }
   };
-  return {name, meaning, fallback, read, false, {}};
+  return {name, meaning, fallback, read, false, {}, {}};
 }
 
 template <typename Field>
 [[nodiscard]] Key size(const std::string& name, Field field, const std::string& meaning) {
   const auto read = [=](const TomlReader& table, Scenario& s) { field(s) = table.bytes(name); };
-  return {name, meaning, default_of(field, ""), read, false, {}};
+  return {name, meaning, default_of(field, ""), read, false, {}, {}};
 }
 
 /// A bandwidth such as "20 GB/s", in bytes per second; 0 stands for no time.
@@ -149,7 +155,7 @@ template <typename Field>
                             const std::string& meaning,
                             const std::string& fallback) {
   const auto read = [=](const TomlReader& table, Scenario& s) { field(s) = table.bandwidth(name); };
-  return {name, meaning, fallback, read, false, {}};
+  return {name, meaning, fallback, read, false, {}, {}};
 }
 
 template <typename Field>
@@ -158,7 +164,7 @@ template <typename Field>
                        const std::string& meaning,
                        const std::string& fallback) {
   const auto read = [=](const TomlReader& table, Scenario& s) { field(s) = table.text(name); };
-  return {name, meaning, fallback, read, false, {}};
+  return {name, meaning, fallback, read, false, {}, {}};
 }
 
 /// One of several texts: into a text, or their position into an enumeration or a bool.
@@ -184,7 +190,7 @@ template <typename Field>
   } else {
     fallback = documented(choices[static_cast<std::size_t>(field(defaults))]);
   }
-  return {name, meaning, fallback, read, false, choices};
+  return {name, meaning, fallback, read, false, choices, {}};
 }
 
 /// A key that only its own reader understands.
@@ -200,5 +206,10 @@ template <typename Field>
 
 /// Makes the key a required one, without a default.
 [[nodiscard]] Key required(Key key);
+
+/// Says which stage a key touches first.
+[[nodiscard]] Key touching(Stage first, Key key);
+/// The same of those keys that say nothing of it.
+[[nodiscard]] std::vector<Key> touching(Stage first, std::vector<Key> keys);
 
 }  // namespace stepsim

@@ -50,25 +50,26 @@ std::vector<KeyTable> all_tables() {
                 "times"})},
       {"scenario", scenario_keys()},
       {"cluster", cluster_keys()},
-      {"cluster.slow_ranks", keys_of({"rank", "factor"})},
-      {"cluster.topology", topology_keys()},
-      {"cluster.topology.slow_links", keys_of({"rank", "node", "factor"})},
-      {"cluster.all_reduce", keys_of({"sizes", "times", "error"})},
+      {"cluster.slow_ranks", touching(Stage::Played, keys_of({"rank", "factor"}))},
+      {"cluster.topology", touching(Stage::Reduced, topology_keys())},
+      {"cluster.topology.slow_links",
+       touching(Stage::Reduced, keys_of({"rank", "node", "factor"}))},
+      {"cluster.all_reduce", touching(Stage::Reduced, keys_of({"sizes", "times", "error"}))},
       {"model", model_keys()},
       {"model.varlen", varlen_keys()},
-      {"ddp", ddp_keys()},
-      {"ddp.mixed_precision", keys_of({"param_dtype", "reduce_dtype"})},
-      {"ddp.communication_hook", communication_hook_keys()},
-      {"interference", interference_keys()},
-      {"host", host_keys()},
-      {"noise", noise_keys()},
+      {"ddp", touching(Stage::Priced, ddp_keys())},
+      {"ddp.mixed_precision", touching(Stage::Priced, keys_of({"param_dtype", "reduce_dtype"}))},
+      {"ddp.communication_hook", touching(Stage::Priced, communication_hook_keys())},
+      {"interference", touching(Stage::Played, interference_keys())},
+      {"host", touching(Stage::Played, host_keys())},
+      {"noise", touching(Stage::Played, noise_keys())},
       {"times", times_keys()},
       {"new_shapes", new_shapes_keys()},
       {"new_shapes.mechanisms", mechanism_keys()},
-      {"optimizer", optimizer_keys()},
+      {"optimizer", touching(Stage::Priced, optimizer_keys())},
       {"data", data_keys()},
-      {"data.loading", loading_keys()},
-      {"data.delays", keys_of({"rank", "delay"})},
+      {"data.loading", touching(Stage::Played, loading_keys())},
+      {"data.delays", touching(Stage::Played, keys_of({"rank", "delay"}))},
       {"data.sampler", sampler_keys()},
       {"policy", policy_keys()},
       {"policy.varlen",
@@ -120,6 +121,16 @@ void check_table(const TomlDocument& document, const TomlValue& value, const std
 const std::vector<KeyTable>& key_tables() {
   static const std::vector<KeyTable> kTables = all_tables();
   return kTables;
+}
+
+Stage first_stage_of(const std::string& key) {
+  const std::size_t dot = key.rfind('.');
+  const KeyTable* table = dot == std::string::npos ? nullptr : find_table(key.substr(0, dot));
+  if (table == nullptr) {
+    return Stage::Planned;
+  }
+  const auto row = std::ranges::find(table->keys, key.substr(dot + 1), &Key::name);
+  return row == table->keys.end() ? Stage::Planned : row->touches.value_or(Stage::Planned);
 }
 
 void check_keys(const TomlDocument& document) {

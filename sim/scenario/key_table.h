@@ -17,6 +17,10 @@ struct KeyTable {
 /// Every table of the file format.
 [[nodiscard]] const std::vector<KeyTable>& key_tables();
 
+/// The first stage of a run that depends on a key, "ddp.bucket_cap"; of one that no table has, such
+/// as a policy's, the first of all.
+[[nodiscard]] Stage first_stage_of(const std::string& key);
+
 /// Raises InputError at the first key or table that no scenario has, naming the nearest known one.
 /// Types and values are checked later, so that a misspelt key never shows as a missing one.
 void check_keys(const TomlDocument& document);

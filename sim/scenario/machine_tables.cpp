@@ -99,7 +99,8 @@ std::vector<Key> host_keys() {
   using H = HostOptions;
   const auto host = [](auto member) { return field(&Scenario::host, member); };
   return {
-      duration("launch", host(&H::launch), "to launch one kernel", "the profile's"),
+      touching(Stage::Planned,  // Policies that plan by time read it.
+               duration("launch", host(&H::launch), "to launch one kernel", "the profile's")),
       integer("queue_depth",
               host(&H::queue_depth),
               {0, kMaxQueue},

@@ -172,15 +172,13 @@ void drop_replaced_caps(TomlValue& root) {
 
 }  // namespace
 
-void apply_overrides(TomlDocument& document,
-                     std::span<const std::string> overrides,
-                     const StudySettings& study) {
-  for (const auto& text : overrides) {
-    apply_override(document, {"--set", text});
-  }
+void apply_settings(TomlDocument& document, const StudySettings& study) {
   for (const auto& text : study.set) {
     apply_override(document, {study.option, text});
   }
+}
+
+void drop_replaced_keys(TomlDocument& document) {
   drop_replaced_counts(document.root);
   drop_replaced_caps(document.root);
 }

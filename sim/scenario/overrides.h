@@ -16,8 +16,10 @@ namespace stepsim {
 /// dots.
 /// Raises InputError: no '=', an empty key, an unknown policy, a key below something that is no
 /// table.
-void apply_overrides(TomlDocument& document,
-                     std::span<const std::string> overrides,
-                     const StudySettings& study = {});
+void apply_settings(TomlDocument& document, const StudySettings& study);
+
+/// Takes out of the file what a setting replaces: counts of ranks by a placement, caps by a rule of
+/// the buckets that knows none.
+void drop_replaced_keys(TomlDocument& document);
 
 }  // namespace stepsim

@@ -1,5 +1,8 @@
 #include "sim/scenario/scenario.h"
 
+#include <memory>
+#include <utility>
+
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
@@ -41,21 +44,31 @@ Scenario read_scenario(const std::string& path, std::span<const std::string> ove
 
 Scenario parse_scenario(const std::string& text,
                         const std::string& path,
-                        std::span<const std::string> overrides,
-                        const StudySettings& study) {
-  TomlDocument document = parse_toml(text, path);
-  apply_overrides(document, overrides, study);
-  Scenario scenario = scenario_of(document, text);
-  scenario.overrides.assign(overrides.begin(), overrides.end());
-  scenario.overrides.insert(scenario.overrides.end(), study.set.begin(), study.set.end());
-  return scenario;
+                        std::span<const std::string> overrides) {
+  Scenario parsed;
+  parsed.text = text;
+  parsed.document = std::make_shared<const TomlDocument>(parse_toml(text, path));
+  return with_settings(parsed, {{overrides.begin(), overrides.end()}, "--set"});
+}
+
+Scenario with_settings(const Scenario& scenario, const StudySettings& study) {
+  auto document = std::make_shared<TomlDocument>(*scenario.document);
+  apply_settings(*document, study);
+  TomlDocument settled = *document;
+  drop_replaced_keys(settled);
+  Scenario changed = scenario_of(settled, scenario.text);
+  changed.overrides = scenario.overrides;
+  changed.overrides.insert(changed.overrides.end(), study.set.begin(), study.set.end());
+  changed.document = std::move(document);
+  return changed;
 }
 
 std::string scenario_text(const std::string& text,
                           const std::string& path,
                           std::span<const std::string> overrides) {
   TomlDocument document = parse_toml(text, path);
-  apply_overrides(document, overrides);
+  apply_settings(document, {{overrides.begin(), overrides.end()}, "--set"});
+  drop_replaced_keys(document);
   (void)scenario_of(document, text);  // It also finds out which overrides are texts.
   make_paths_absolute(document);
   return toml_text(document.root);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,11 +74,14 @@ struct NoiseOptions {
   bool operator==(const NoiseOptions&) const = default;
 };
 
+struct TomlDocument;
+
 /// A scenario file, checked. Formats and keys: scenarios/README.md.
 struct Scenario {
   std::string path;  ///< The file it came from; relative paths inside are resolved against it.
   std::string text;  ///< The file as it was read, without overrides.
-  std::vector<std::string> overrides;  ///< The "key=value" texts that were applied to it.
+  std::vector<std::string> overrides;            ///< The "key=value" texts that were applied to it.
+  std::shared_ptr<const TomlDocument> document;  ///< All keys with these; see with_settings().
   std::string name;
   std::string question;
   std::uint64_t seed = 0;
@@ -158,8 +162,11 @@ struct StudySettings {
 /// Parses the text of a scenario; `path` names it in messages and anchors relative paths.
 [[nodiscard]] Scenario parse_scenario(const std::string& text,
                                       const std::string& path,
-                                      std::span<const std::string> overrides = {},
-                                      const StudySettings& study = {});
+                                      std::span<const std::string> overrides = {});
+
+/// The scenario under more settings. The text is not parsed again. Raises InputError as
+/// parse_scenario().
+[[nodiscard]] Scenario with_settings(const Scenario& scenario, const StudySettings& study);
 
 /// The scenario with the policy's own attention in place of the model's.
 [[nodiscard]] Scenario with_attention_of(const BatchingPolicy& policy, Scenario scenario);

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "costmodel/base/index.h"
@@ -19,7 +21,9 @@
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/metrics.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/run/run.h"
 #include "sim/predict/step_cost.h"
+#include "sim/scenario/key_table.h"
 
 namespace stepsim {
 
@@ -91,11 +95,10 @@ class BucketSearch {
  public:
   BucketSearch(const Scenario& scenario, const BatchingPolicy& policy, const Profile& profile)
       : scenario_(scenario),
-        policy_(policy),
-        profile_(profile),
         parameters_(bucket_parameters(scenario.model)),
         pricer_(collective_pricer(profile, scenario.topology, limits_of(scenario))),
-        single_(steady_buckets(scenario, listed_caps(scenario.ddp, {Bytes(1)}))) {
+        single_(steady_buckets(scenario, listed_caps(scenario.ddp, {Bytes(1)}))),
+        job_(scenario, policy, profile) {
     for (const BucketParameter& parameter : parameters_) {
       if (parameter.sparse || parameter.dtype != parameters_.front().dtype) {
         throw InputError(
@@ -113,7 +116,12 @@ class BucketSearch {
     PredictOptions options;
     options.noise_runs = noise_runs;
     options.paired_draws = true;
-    return predict(under_ddp(scenario_, ddp), policy_, profile_, options);
+    return predict(job_under(ddp), options);
+  }
+
+  /// Whether the recurrence plays the steps with these buckets.
+  [[nodiscard]] bool is_plain(const DdpOptions& ddp) const {
+    return Run(job_under(ddp)).reduced().plain();
   }
 
   /// The steady steps at the quantiles of their times, each once.
@@ -143,7 +151,7 @@ class BucketSearch {
     options.timeline_of_step = step;
     options.counterfactual = Counterfactual{Change::FreeCommunication, -1};
     const DdpOptions ddp = listed_caps(scenario_.ddp, {Bytes(1)});
-    const Prediction free = predict(under_ddp(scenario_, ddp), policy_, profile_, options);
+    const Prediction free = predict(job_under(ddp), options);
     const StepTimeline& timeline = free.timelines.front();
     // Without no_sync() every micro-batch sends the gradients.
     const double times = ddp.no_sync ? 1 : ddp.accumulation_steps;
@@ -239,6 +247,15 @@ class BucketSearch {
   }
 
  private:
+  /// The job with other buckets, and where lists ask for it another version of PyTorch.
+  [[nodiscard]] Job job_under(const DdpOptions& ddp) const {
+    const std::string changed = ddp.torch == scenario_.ddp.torch ? "bucket_caps" : "torch";
+    return {std::make_shared<const Scenario>(under_ddp(scenario_, ddp)),
+            std::make_shared<const BatchingPolicy>(job_.policy()),
+            job_.profile(),
+            job_.stages().before(first_stage_of("ddp." + changed))};
+  }
+
   static PricerLimits limits_of(const Scenario& scenario) {
     PricerLimits limits;
     if (scenario.all_reduce_table) {
@@ -324,8 +341,6 @@ class BucketSearch {
   }
 
   const Scenario& scenario_;
-  const BatchingPolicy& policy_;
-  const Profile& profile_;
   std::vector<BucketParameter> parameters_;
   CollectivePricer pricer_;
   std::vector<Bucket> single_;  ///< [place] The smallest buckets there can be, in launch order.
@@ -333,6 +348,7 @@ class BucketSearch {
   std::vector<double> wire_before_;                  ///< [place] bytes sent for those before it.
   std::vector<GradientSchedule> schedules_;          ///< [observed step]
   std::map<std::int64_t, std::optional<double>> seconds_;
+  Job job_;
 };
 
 /// The lists of caps to price: the shortest of the observed steps by the recurrence, at each scale.
@@ -423,7 +439,7 @@ BestBuckets best_buckets(const Scenario& scenario,
     search.observe(step);
   }
   best.searched = steps.size();
-  best.plain = PricedRun(under_ddp(scenario, best.standard.ddp), policy, profile).plain();
+  best.plain = search.is_plain(best.standard.ddp);
 
   // Where it is not the recurrence that plays the steps, all-reduces beside compute are slower than
   // alone; by how much differs, so that several answers are priced.

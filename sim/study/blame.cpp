@@ -64,19 +64,20 @@ std::vector<BucketBlame> mean_of(const std::vector<std::vector<BucketBlame>>& st
 }
 
 /// The rank of a micro-batch, which are numbered by step, then rank.
-int rank_of(const PricedRun& run, std::size_t batch) {
+int rank_of(const Run& run, std::size_t batch) {
   const Scenario& scenario = run.scenario();
   return static_cast<int>(batch / at(scenario.ddp.accumulation_steps) % at(scenario.ranks));
 }
 
 /// Forward and backward by class of op, over all ranks of the steady steps.
-std::vector<OpBlame> mean_ops(const PricedRun& run) {
+std::vector<OpBlame> mean_ops(const Run& run) {
   const Scenario& scenario = run.scenario();
   const std::size_t per_step = run.batches() / at(scenario.steps);
   std::vector<double> seconds;
   for (std::size_t i = at(scenario.warmup_steps) * per_step; i < run.batches(); ++i) {
-    const std::vector<double> one = run.model().seconds_by_group(run.priced_batch(i));
-    const double factor = run.batch_factor(i) * run.rank_factor(rank_of(run, i));
+    const std::vector<double> one = run.pricer().seconds_by_group(run.priced_batch(i));
+    const double factor =
+        run.loads().batch_factor[i] * run.loads().rank_factor[at(rank_of(run, i))];
     seconds.resize(one.size());
     for (std::size_t group = 0; group < one.size(); ++group) {
       seconds[group] += factor * one[group];
@@ -87,7 +88,7 @@ std::vector<OpBlame> mean_ops(const PricedRun& run) {
   std::vector<OpBlame> ops;
   for (std::size_t group = 0; group < seconds.size(); ++group) {
     if (seconds[group] > 0) {
-      ops.push_back({run.model().groups()[group].name, seconds[group] * 1e3 / rank_steps});
+      ops.push_back({run.pricer().groups()[group].name, seconds[group] * 1e3 / rank_steps});
     }
   }
   std::ranges::stable_sort(ops, std::greater<>(), &OpBlame::ms);
@@ -96,7 +97,7 @@ std::vector<OpBlame> mean_ops(const PricedRun& run) {
 
 /// The work of the rank that has most of it in its batches over the mean of the ranks; mean over
 /// the steady steps. Ranks that are out of inputs do not count.
-double heaviest_work(const PricedRun& run) {
+double heaviest_work(const Run& run) {
   const Scenario& scenario = run.scenario();
   const std::size_t micro = at(scenario.ddp.accumulation_steps);
   const std::size_t per_step = micro * at(scenario.ranks);
@@ -109,7 +110,7 @@ double heaviest_work(const PricedRun& run) {
     for (std::size_t rank = first; rank < first + per_step; rank += micro) {
       double work = 0;
       for (std::size_t m = rank; m < rank + micro; ++m) {
-        work += run.model().compute_seconds(run.priced_batch(m));
+        work += run.pricer().compute_seconds(run.priced_batch(m));
       }
       if (run.batch(rank).samples > 0) {
         all += work;
@@ -200,14 +201,15 @@ Blame blame(const Scenario& scenario,
   result.profile = profile.name;
   PredictOptions with_noise;
   with_noise.rows = KeptRows::None;
-  result.mean_step_ms = predict(scenario, policy, profile, with_noise).summary.step_time_ms.mean;
-  const Prediction prediction = predict(scenario, policy, profile, options);
+  const Job job(scenario, policy, profile);
+  result.mean_step_ms = predict(job, with_noise).summary.step_time_ms.mean;
+  const Prediction prediction = predict(job, options);
   result.step_ms = prediction.summary.step_time_ms.mean;
   result.notes = prediction.notes;
   result.out_of_memory = prediction.out_of_memory.has_value();
 
   result.last.resize(static_cast<std::size_t>(scenario.ranks));
-  const PricedRun run(scenario, policy, profile);
+  Run run(job);
   StepSimulator simulator(run);
   std::vector<std::vector<BucketBlame>> buckets;
   for (int step = 0; step < scenario.steps; ++step) {
@@ -222,7 +224,7 @@ Blame blame(const Scenario& scenario,
   result.imbalance = imbalance_of(prediction,
                                   policy,
                                   scenario.warmup_steps,
-                                  static_cast<std::int64_t>(run.planned().lengths.size()));
+                                  static_cast<std::int64_t>(run.planned().data.lengths.size()));
   result.imbalance.work_over_mean = heaviest_work(run);
   if (scenario.ranks > 1) {
     result.imbalance.skew_over_mean = (1 + scenario.skew) / (1 + scenario.skew / 2);
@@ -235,7 +237,7 @@ Blame blame(const Scenario& scenario,
                                  Change::NoInterference,
                                  Change::OneBucket,
                                  Change::NoData};
-  if (!run.shape_costs().empty()) {
+  if (!run.loads().shape_costs.empty()) {
     changes.push_back(Change::NoNewShapes);
   }
   options.rows = KeptRows::None;
@@ -244,7 +246,7 @@ Blame blame(const Scenario& scenario,
     Saving saving{change, rank, result.step_ms, 0, ""};
     options.counterfactual = Counterfactual{change, rank};
     try {
-      saving.step_ms = predict(scenario, policy, profile, options).summary.step_time_ms.mean;
+      saving.step_ms = predict(job, options).summary.step_time_ms.mean;
       saving.saves_ms = result.step_ms - saving.step_ms;
     } catch (const InputError& error) {
       // One bucket can be larger than any all-reduce that the profile knows.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -62,10 +61,9 @@ std::vector<CapPoint> bucket_cap_sweep(const Scenario& scenario,
     points.push_back({Bytes(caps[i]), false, std::move(swept[i])});
   }
   if (own.value() != kDefaultBucketCapBytes) {
-    SweepOptions of_default = of_caps;
-    std::ranges::copy(default_cap_settings(scenario), std::back_inserter(of_default.overrides));
+    const Scenario of_default = with_settings(scenario, {default_cap_settings(scenario)});
     points.push_back(
-        {Bytes(kDefaultBucketCapBytes), false, sweep(scenario, {}, of_default).front()});
+        {Bytes(kDefaultBucketCapBytes), false, sweep(of_default, {}, of_caps).front()});
   }
   std::ranges::sort(points, {}, &CapPoint::cap);
   return points;

@@ -10,7 +10,7 @@
 #include "costmodel/base/parse_number.h"
 #include "costmodel/base/trimmed.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/run/jobs.h"
 
 namespace stepsim {
 
@@ -71,7 +71,7 @@ std::string value_text(const SolveRange& range, double value) {
                             : fmt::format("{:.12g} {}", value, range.unit);
 }
 
-Solution solve(const Scenario& as_it_stands,
+Solution solve(const Scenario& scenario,
                const SolveRange& range,
                Duration step_time,
                const SolveOptions& options) {
@@ -79,17 +79,13 @@ Solution solve(const Scenario& as_it_stands,
   const double predictions = 3 + std::ceil(std::log2(1 / kTolerance));
   double done = 0;
   Solution solution;
+  Jobs jobs(scenario, "--key");
   const auto step_ms = [&](double value) {
     if (options.on_progress) {
       options.on_progress(done++ / predictions);
     }
-    const Scenario scenario =
-        parse_scenario(as_it_stands.text,
-                       as_it_stands.path,
-                       options.overrides,
-                       {{range.key + "=" + value_text(range, value)}, "--key"});
-    const Prediction prediction =
-        predict(scenario, find_policy(scenario, options.policy), scenario_profile(scenario), {});
+    const Prediction prediction = predict(
+        jobs.job(options.policy, {range.key + "=" + value_text(range, value)}), PredictOptions());
     solution.notes = prediction.notes;
     return prediction.summary.step_time_ms.mean;
   };

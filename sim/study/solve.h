@@ -30,7 +30,6 @@ struct SolveRange {
 
 struct SolveOptions {
   std::string policy;  ///< Empty: the scenario's first policy.
-  std::vector<std::string> overrides;
   ProgressCallback on_progress = {};
 };
 
@@ -50,7 +49,7 @@ struct Solution {
 ///
 /// Raises InputError: the scenario refuses a value (the key takes whole numbers, say), or the
 /// profile lacks a cost.
-[[nodiscard]] Solution solve(const Scenario& as_it_stands,
+[[nodiscard]] Solution solve(const Scenario& scenario,
                              const SolveRange& range,
                              Duration step_time,
                              const SolveOptions& options);

@@ -11,6 +11,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/quantile.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
 
 namespace stepsim {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "costmodel/records/profile_cost_model.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/run/jobs.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/study/price_source.h"
 #include "sim/study/sweep_members.h"
@@ -142,13 +144,13 @@ std::vector<std::string> split(const std::string& text, char separator) {
   }
 }
 
-SweepPoint predict_point(const Scenario& as_it_stands,
+SweepPoint predict_point(Jobs& jobs,
                          const SweepOptions& options,
                          const std::vector<std::string>& values) {
   SweepPoint point;
-  const Scenario scenario =
-      parse_scenario(as_it_stands.text, as_it_stands.path, options.overrides, {values, "--over"});
-  const Profile profile = scenario_profile(scenario);
+  const Job job = jobs.job(options.policy, values);
+  const Scenario& scenario = job.scenario();
+  const Profile& profile = *job.profile();
   PredictOptions predict_options;
   predict_options.noise_runs = options.noise_runs;
   predict_options.paired_draws = true;
@@ -157,8 +159,7 @@ SweepPoint predict_point(const Scenario& as_it_stands,
   if (options.picture_of_step) {
     predict_options.timeline_of_step = std::min(*options.picture_of_step, scenario.steps - 1);
   }
-  point.prediction =
-      predict(scenario, find_policy(scenario, options.policy), profile, predict_options);
+  point.prediction = predict(job, predict_options);
   point.ranks = scenario.ranks;
   point.op_source = op_source(scenario, profile, point.prediction);
   point.collective_source = collective_source(scenario, profile, point.prediction);
@@ -181,11 +182,11 @@ SweepPoint predict_point(const Scenario& as_it_stands,
   return point;
 }
 
-SweepPoint point_or_reason(const Scenario& scenario,
+SweepPoint point_or_reason(Jobs& jobs,
                            const SweepOptions& options,
                            const std::vector<std::string>& values) {
   try {
-    return predict_point(scenario, options, values);
+    return predict_point(jobs, options, values);
   } catch (const InputError& error) {
     if (!options.skips_unpriced) {
       throw;
@@ -243,10 +244,10 @@ std::vector<AxisValues> all_values(const Scenario& scenario, const std::vector<S
 /// What evaluates one point from its text.
 std::function<SweepPoint(const std::string&)> sweep_work(const Scenario& scenario,
                                                          const SweepOptions& options) {
-  return [&](const std::string& text) {
+  return [&options, jobs = std::make_shared<Jobs>(scenario, "--over")](const std::string& text) {
     std::vector<std::string> values;
     read_exact(parse_json(text, "point of a sweep")["set"], values);
-    return point_or_reason(scenario, options, values);
+    return point_or_reason(*jobs, options, values);
   };
 }
 

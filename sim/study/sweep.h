@@ -48,8 +48,7 @@ struct SweepPoint {
 };
 
 struct SweepOptions {
-  std::string policy;  ///< Empty: the scenario's first policy.
-  std::vector<std::string> overrides;
+  std::string policy;                  ///< Empty: the scenario's first policy.
   int threads = 0;                     ///< 0: one thread per core.
   std::optional<int> picture_of_step;  ///< Draw this step of each point, or the last one it has.
   int noise_runs = 0;                  ///< PredictOptions::noise_runs; the draws are paired.
@@ -57,8 +56,7 @@ struct SweepOptions {
   ProgressCallback on_progress = {};   ///< Called from the caller's thread only.
 };
 
-/// Predicts every combination of the axes' values; the last axis varies fastest. Overrides and
-/// values are applied to the text of the scenario.
+/// Predicts every combination of the axes' values; the last axis varies fastest.
 /// Raises InputError: an axis is one cap and the scenario lists several; a point cannot be priced
 /// and SweepOptions::skips_unpriced is false.
 [[nodiscard]] std::vector<SweepPoint> sweep(const Scenario& scenario,

@@ -91,7 +91,7 @@ void engines_step(benchmark::State& state) {
   }
   const Scenario scenario =
       read_scenario(test::source_root() + "/scenarios/engines_step.toml", overrides);
-  const PricedRun run(scenario, scenario.policies.front(), scenario_profile(scenario));
+  Run run(scenario, scenario.policies.front(), scenario_profile(scenario));
   double last_end = 0;
   for (auto _ : state) {
     StepSimulator simulator(run, {}, 1, nullptr, state.range(1) == 1);

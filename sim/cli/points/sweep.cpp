@@ -13,7 +13,7 @@
 #include "sim/cli/page.h"
 #include "sim/cli/points/point_options.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/run/run.h"
 #include "sim/report/html/page.h"
 #include "sim/report/sweep_columns.h"
 #include "sim/report/sweep_report.h"
@@ -111,7 +111,6 @@ Answer sweep_command(const Request& request) {
   SweepOptions options;
   options.policy =
       studied_policy(scenario, "--over", mapped(axes, &SweepAxis::key), parser.text("policy"));
-  options.overrides = common.set;
   options.noise_runs = PredictOptions().noise_runs;
   const TrainingGoal goal = training_goal(parser);
   PointRunner runner = point_runner(parser, "sweep", scenario);

@@ -137,11 +137,6 @@ class Verification {
   std::string names_;
 };
 
-/// The scenario with settings in it.
-Scenario with_settings(const Scenario& scenario, const std::vector<std::string>& set) {
-  return parse_scenario(scenario.text, scenario.path, set);
-}
-
 /// What a page shows of a policy beside the search: its timeline, its steps, and where it is in the
 /// picture of the front. Returns its prediction.
 Prediction add_step(const CommonOptions& common,
@@ -158,7 +153,7 @@ Prediction add_step(const CommonOptions& common,
 }
 
 /// The search, and a step of its best setting beside one of the best policy as it stands.
-std::string tune_page(CommonOptions common,
+std::string tune_page(const CommonOptions& common,
                       PageContent content,
                       const Scenario& scenario,
                       const TuneSpace& space,
@@ -177,12 +172,10 @@ std::string tune_page(CommonOptions common,
   }
   const TuneChoice& best = result.finalists.front().choice;
   const std::string& policy = space.policies()[best.policy].name;
-  for (const std::string& set : space.settings(best)) {
-    common.set.push_back(set);
-  }
   content.recommended = "tuned " + policy;
-  common.set.push_back(fmt::format("policy.{}.name={}", policy, content.recommended));
-  const Scenario tuned = with_settings(scenario, common.set);
+  std::vector<std::string> set = space.settings(best);
+  set.push_back(fmt::format("policy.{}.name={}", policy, content.recommended));
+  const Scenario tuned = with_settings(scenario, {set});
   shown.push_back(add_step(common, tuned, content.recommended, content));
   const Profile profile = scenario_profile(tuned);
   add_blame(tuned, find_policy(tuned, content.recommended), profile, content);
@@ -243,7 +236,6 @@ Answer tune_command(const Request& request) {
     parser.fail("--verify NUMBER goes with --out-dir FOLDER");
   }
   TuneOptions options;
-  options.overrides = common.set;
   options.limits.samples = range_option(parser, "samples");
   options.limits.tokens = range_option(parser, "tokens");
   if (parser.has("max-order-change")) {

@@ -23,7 +23,7 @@ double later(double a, double b) {
 
 }  // namespace
 
-DrawPlayer::DrawPlayer(const PricedRun& run,
+DrawPlayer::DrawPlayer(const Run& run,
                        const FoldedSteps& first,
                        const FoldedSteps& others,
                        int number,
@@ -34,7 +34,7 @@ DrawPlayer::DrawPlayer(const PricedRun& run,
       ranks_(at(run.scenario().ranks)),
       draws_(draws.size()),
       lanes_(draws.size() * draws.front().size()),
-      group_(run.model().groups().size(), Lanes(lanes_, 1.0)),
+      group_(run.pricer().groups().size(), Lanes(lanes_, 1.0)),
       collate_(lanes_, 1.0),
       launch_(lanes_),
       common_(lanes_),
@@ -44,7 +44,7 @@ DrawPlayer::DrawPlayer(const PricedRun& run,
       device_(ranks_ * lanes_),
       start_(ranks_ * draws_),
       slowness_(ranks_ * lanes_),
-      core_factor_(run.cores() > 0 ? ranks_ * lanes_ : 0, 1.0),
+      core_factor_(run.loads().cores > 0 ? ranks_ * lanes_ : 0, 1.0),
       load_(lanes_),
       critical_(lanes_),
       work_(lanes_),
@@ -62,8 +62,8 @@ DrawPlayer::DrawPlayer(const PricedRun& run,
       for (std::size_t g = 0; g < group.size(); ++g) {
         group_[g][lane] = group[g];
       }
-      collate_[lane] = group.empty() ? 1 : group[run.model().collate_group()];
-      launch_[lane] = run.model().launch_seconds() * costs.factors.host;
+      collate_[lane] = group.empty() ? 1 : group[run.pricer().collate_group()];
+      launch_[lane] = run.pricer().launch_seconds() * costs.factors.host;
       common_[lane] = costs.common;
       stall_[lane] = costs.common * costs.factors.new_shapes;
     }
@@ -146,13 +146,12 @@ void DrawPlayer::play(const std::function<void(int step)>& on_step) {
 }
 
 void DrawPlayer::draw_slowness() {
-  const Jitter& jitter = run_.jitter();
+  const Jitter& jitter = run_.loads().jitter;
   for (std::size_t d = 0; d < draws_; ++d) {
     NoiseDraws& noise = noise_[d];
     const double common_score = jitter.common_score(noise);
     for (std::size_t r = 0; r < ranks_; ++r) {
-      const double factor =
-          run_.rank_factor(static_cast<int>(r)) * jitter.factor(noise, common_score);
+      const double factor = run_.loads().rank_factor[r] * jitter.factor(noise, common_score);
       for (std::size_t l = d; l < lanes_; l += draws_) {
         slowness_[r * lanes_ + l] = common_[l] * factor;
       }
@@ -167,10 +166,10 @@ void DrawPlayer::share_cores(int step) {
       std::vector<double> seconds;
       for (std::size_t r = rank; r < rank + at(on_node); ++r) {
         const std::size_t batch = at(step) * ranks_ + r;
-        seconds.push_back(slowness_[r * lanes_ + l] * run_.batch_factor(batch) *
-                          run_.model().compute_seconds(run_.priced_batch(batch)));
+        seconds.push_back(slowness_[r * lanes_ + l] * run_.loads().batch_factor[batch] *
+                          run_.pricer().compute_seconds(run_.priced_batch(batch)));
       }
-      for (const double factor : shared_core_factors(seconds, run_.cores())) {
+      for (const double factor : shared_core_factors(seconds, run_.loads().cores)) {
         core_factor_[rank++ * lanes_ + l] = factor;
       }
     }
@@ -209,7 +208,7 @@ void DrawPlayer::compute(int step, std::size_t rank, const FoldedSteps& folded, 
   double* device = &device_[rank * lanes_];
   const double* slowness = &slowness_[rank * lanes_];
   const bool steady = step >= run_.scenario().warmup_steps;
-  const double factor = run_.batch_factor(batch);
+  const double factor = run_.loads().batch_factor[batch];
   for (std::size_t l = 0; l < lanes_; ++l) {
     load_[l] = factor;
   }
@@ -218,7 +217,7 @@ void DrawPlayer::compute(int step, std::size_t rank, const FoldedSteps& folded, 
       load_[l] *= core_factor_[rank * lanes_ + l];
     }
   }
-  if (run_.host_is_device()) {
+  if (run_.reduced().host().is_device) {
     for (std::size_t l = 0; l < lanes_; ++l) {
       host[l] = later(host[l], device[l]);
     }
@@ -327,11 +326,11 @@ void DrawPlayer::advance_held_up(const FoldedSteps::FoldedSpan& span,
                                  double* device) {
   const bool warmed_up = run_.scenario().new_shapes.warm_up;
   const ShapeStall none;
-  const ShapeStall& stall = warmed_up ? none : run_.shape_stalls()[batch];
+  const ShapeStall& stall = warmed_up ? none : run_.loads().shape_stalls[batch];
   const bool forward = span.held_up == FoldedSteps::HeldUp::ByForward;
   double on_host = forward ? stall.forward_host : stall.backward_host;
   double on_device = forward ? stall.forward_device : stall.backward_device;
-  if (run_.host_is_device()) {  // It has one clock.
+  if (run_.reduced().host().is_device) {  // It has one clock.
     on_device += on_host;
     on_host = 0;
   }
@@ -349,7 +348,7 @@ void DrawPlayer::reduce(const FoldedSteps& folded, const Lanes& transfer, bool s
   reduce_end_.resize(buckets * lanes_);
   for (std::size_t b = 0; b < buckets; ++b) {
     for (std::size_t d = 0; d < draws_; ++d) {
-      const double spread = link_noise_[d].from(run_.all_reduce_spread());
+      const double spread = link_noise_[d].from(run_.reduced().all_reduce_spread());
       for (std::size_t l = d; l < lanes_; l += draws_) {
         const std::size_t i = b * lanes_ + l;
         const double free = b > 0 ? reduce_end_[i - lanes_] : 0;
@@ -390,7 +389,7 @@ void DrawPlayer::finish(int step, std::size_t rank, const FoldedSteps& folded, c
     for (std::size_t l = 0; l < lanes; ++l) {
       device[l] = later(device[l], end[l]);
     }
-    if (run_.host_is_device()) {
+    if (run_.reduced().host().is_device) {
       std::copy(device, device + lanes, host);
     }
     if (copies) {
@@ -405,7 +404,7 @@ void DrawPlayer::finish(int step, std::size_t rank, const FoldedSteps& folded, c
   }
   std::copy(device, device + draws_, before_.begin());
   advance(folded, folded.optimizer(), kind, nullptr, ddp.data(), slowness, host, device);
-  if (run_.host_is_device()) {
+  if (run_.reduced().host().is_device) {
     std::copy(device, device + lanes_, host);
   }
   if (steady) {

@@ -28,7 +28,7 @@ class DrawPlayer {
  public:
   /// `first`, `others`: the first step and those that follow. `number`: that of the first of
   /// `draws`, of which the jitter is drawn. All references must outlive the player.
-  DrawPlayer(const PricedRun& run,
+  DrawPlayer(const Run& run,
              const FoldedSteps& first,
              const FoldedSteps& others,
              int number,
@@ -74,7 +74,7 @@ class DrawPlayer {
                        double* device);
   void add_times(std::size_t rank, double RankTimes::*time, const double* from, const double* to);
 
-  const PricedRun& run_;
+  const Run& run_;
   const FoldedSteps& first_;
   const FoldedSteps& others_;
   std::size_t ranks_;

@@ -38,10 +38,10 @@ double drawn_ratio(const std::vector<double>& ratios, double place) {
 }
 
 /// One factor a group: its systematic error, and that of one draw's passes.
-std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, ErrorDraws& errors) {
+std::vector<double> drawn_groups(const Run& run, const PassDraws& draws, ErrorDraws& errors) {
   const double place = draws.forward.empty() ? 0 : errors.place("passes");
   std::vector<double> factors;
-  for (const ErrorGroup& group : run.model().groups()) {
+  for (const ErrorGroup& group : run.pricer().groups()) {
     const double pass = group.name == kForwardPass    ? drawn_ratio(draws.forward, place)
                         : group.name == kBackwardPass ? drawn_ratio(draws.backward, place)
                                                       : 1;
@@ -52,7 +52,7 @@ std::vector<double> drawn_groups(const PricedRun& run, const PassDraws& draws, E
 
 }  // namespace
 
-PassDraws pass_draws(const PricedRun& run) {
+PassDraws pass_draws(const Run& run) {
   if (!prices_recorded_model(run.scenario(), run.profile())) {
     return {};
   }
@@ -66,26 +66,26 @@ PassDraws pass_draws(const PricedRun& run) {
           draw_ratios(recorded.backward, shapes, varlen)};
 }
 
-CostFactors drawn_factors(const PricedRun& run, const PassDraws& draws, ErrorDraws& errors) {
+CostFactors drawn_factors(const Run& run, const PassDraws& draws, ErrorDraws& errors) {
   CostFactors factors;
   factors.group = drawn_groups(run, draws, errors);
-  factors.collective = errors.factor("collectives", run.model().collective_error());
-  const std::vector<double> links = run.model().collective_draws();
+  factors.collective = errors.factor("collectives", run.pricer().collective_error());
+  const std::vector<double> links = run.pricer().collective_draws();
   if (!links.empty()) {
     factors.collective *= drawn_ratio(links, errors.place("passes"));
   }
-  factors.host = errors.factor("host", run.model().host_error());
+  factors.host = errors.factor("host", run.pricer().host_error());
   factors.new_shapes =
-      errors.factor("new shapes", shape_error(run.shape_costs(), run.shape_stalls()));
+      errors.factor("new shapes", shape_error(run.loads().shape_costs, run.loads().shape_stalls));
   if (run.takes_measured_interference()) {
     factors.interference = drawn_interference(*run.profile().interference, errors);
   }
   return factors;
 }
 
-std::vector<double> drawn_sizes(const PricedRun& run, ErrorDraws& errors) {
+std::vector<double> drawn_sizes(const Run& run, ErrorDraws& errors) {
   constexpr int kOctaves = 41;  // Up to 1 TiB.
-  const double error = run.model().collective_error();
+  const double error = run.pricer().collective_error();
   std::vector<double> factors;
   if (error > 0 && prices_recorded_model(run.scenario(), run.profile())) {
     for (int octave = 0; octave < kOctaves; ++octave) {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "sim/predict/draws/error_draws.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/run/run.h"
 
 namespace stepsim {
 
@@ -14,16 +14,14 @@ struct PassDraws {
 };
 
 /// Nothing where the run's passes are not those of a recorded model.
-[[nodiscard]] PassDraws pass_draws(const PricedRun& run);
+[[nodiscard]] PassDraws pass_draws(const Run& run);
 
 /// One draw of all errors that two policies or settings share.
-[[nodiscard]] CostFactors drawn_factors(const PricedRun& run,
-                                        const PassDraws& draws,
-                                        ErrorDraws& errors);
+[[nodiscard]] CostFactors drawn_factors(const Run& run, const PassDraws& draws, ErrorDraws& errors);
 
 /// One factor an octave of bytes. The error of a recorded model's all-reduces is that of single
 /// sizes, which does not cancel between two bucket caps as a common one does. Empty for other
 /// models.
-[[nodiscard]] std::vector<double> drawn_sizes(const PricedRun& run, ErrorDraws& errors);
+[[nodiscard]] std::vector<double> drawn_sizes(const Run& run, ErrorDraws& errors);
 
 }  // namespace stepsim

@@ -10,11 +10,8 @@
 
 namespace stepsim {
 
-FoldedSteps::FoldedSteps(const PricedRun& run,
-                         const PricedRun::PlainStep& step,
-                         std::size_t first,
-                         std::size_t last,
-                         DrawnRanges ranges)
+FoldedSteps::FoldedSteps(
+    const Run& run, const PlainStep& step, std::size_t first, std::size_t last, DrawnRanges ranges)
     : run_(run), step_(step), ranges_(std::move(ranges)), first_(first), added_(1) {
   find_kinds(last);
   const StepSchedule& schedule = step.schedule;
@@ -52,8 +49,8 @@ std::vector<FoldedSteps::FoldedSpan> FoldedSteps::pass(const std::vector<std::in
                                                        HeldUp by) {
   // What holds up a pass holds up its first op of the model, as in StepLowering::fold().
   const auto held =
-      std::ranges::find_if(work, [&](std::int32_t one) { return run_.model().is_of_model(one); });
-  if (run_.shape_stalls().empty() || held == work.end()) {
+      std::ranges::find_if(work, [&](std::int32_t one) { return run_.pricer().is_of_model(one); });
+  if (run_.loads().shape_stalls.empty() || held == work.end()) {
     return {span(work, HeldUp::No)};
   }
   return {span({work.begin(), held}, HeldUp::No),
@@ -69,7 +66,7 @@ FoldedSteps::FoldedSpan FoldedSteps::span(const std::vector<std::int32_t>& work,
   if (work.empty()) {
     return span;
   }
-  const bool launches = run_.model().launch_seconds() > 0;
+  const bool launches = run_.pricer().launch_seconds() > 0;
   std::map<std::size_t, std::vector<bool>> critical;  // [op][kind]
   critical[0].assign(different_.size(), true);
   for (std::size_t kind = 0; launches && kind < different_.size(); ++kind) {
@@ -90,7 +87,7 @@ FoldedSteps::FoldedSpan FoldedSteps::span(const std::vector<std::int32_t>& work,
 /// earlier one has, and the launches, of which the later one has more.
 std::vector<std::size_t> FoldedSteps::critical_starts(const PricedBatch& batch,
                                                       const std::vector<std::int32_t>& work) const {
-  const double launch = run_.model().launch_seconds();
+  const double launch = run_.pricer().launch_seconds();
   std::size_t kept = 0;
   double least_work = 0;
   double most_work = 0;
@@ -102,9 +99,9 @@ std::vector<std::size_t> FoldedSteps::critical_starts(const PricedBatch& batch,
   std::vector<std::size_t> starts;
   for (std::size_t i = 1; i < work.size(); ++i) {
     const std::int32_t before = work[i - 1];
-    const FactorRange& group = ranges_.groups[run_.model().group_of(before)];
-    const bool loaded = run_.model().is_of_model(before);
-    const double seconds = run_.model().seconds_of(batch, before);
+    const FactorRange& group = ranges_.groups[run_.pricer().group_of(before)];
+    const bool loaded = run_.pricer().is_of_model(before);
+    const double seconds = run_.pricer().seconds_of(batch, before);
     least_work +=
         seconds * ranges_.slowness.least * group.least * (loaded ? ranges_.load.least : 1);
     most_work += seconds * ranges_.slowness.most * group.most * (loaded ? ranges_.load.most : 1);
@@ -127,9 +124,9 @@ FoldedSteps::Suffix FoldedSteps::suffix(const std::vector<std::int32_t>& work, s
   std::map<std::size_t, std::size_t> column_of_group;
   std::map<std::size_t, double> ddp_of_group;
   for (std::size_t i = start; i < work.size(); ++i) {
-    const std::size_t group = run_.model().group_of(work[i]);
-    if (!run_.model().is_of_model(work[i])) {
-      ddp_of_group[group] += run_.model().seconds_of({}, work[i]);
+    const std::size_t group = run_.pricer().group_of(work[i]);
+    if (!run_.pricer().is_of_model(work[i])) {
+      ddp_of_group[group] += run_.pricer().seconds_of({}, work[i]);
       continue;
     }
     const auto [place, is_new] = column_of_group.emplace(group, added_.size());
@@ -154,7 +151,7 @@ void FoldedSteps::fill_rows() {
     rows_.push_back(batch->collate);
     for (std::size_t column = 1; column < columns_; ++column) {
       rows_.push_back(sum_of(added_[column], [&](std::int32_t work) {
-        return run_.model().seconds_of(*batch, work);
+        return run_.pricer().seconds_of(*batch, work);
       }));
     }
   }

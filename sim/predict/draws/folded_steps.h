@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/predict/priced_run.h"
+#include "sim/predict/run/run.h"
 
 namespace stepsim {
 
@@ -57,13 +57,13 @@ class FoldedSteps {
   };
 
   /// Folds the micro-batches of the run from `first` up to `last`, which `step` plays.
-  FoldedSteps(const PricedRun& run,
-              const PricedRun::PlainStep& step,
+  FoldedSteps(const Run& run,
+              const PlainStep& step,
               std::size_t first,
               std::size_t last,
               DrawnRanges ranges);
 
-  [[nodiscard]] const PricedRun::PlainStep& step() const { return step_; }
+  [[nodiscard]] const PlainStep& step() const { return step_; }
   [[nodiscard]] const std::vector<Suffix>& suffixes() const { return suffixes_; }
   /// Suffixes with work of the model: the first ones.
   [[nodiscard]] std::size_t model_suffixes() const { return model_suffixes_; }
@@ -97,8 +97,8 @@ class FoldedSteps {
   [[nodiscard]] Suffix suffix(const std::vector<std::int32_t>& work, std::size_t start);
   void fill_rows();
 
-  const PricedRun& run_;
-  const PricedRun::PlainStep& step_;
+  const Run& run_;
+  const PlainStep& step_;
   DrawnRanges ranges_;
   std::size_t first_;
   std::vector<std::uint32_t> kinds_;           ///< [micro-batch]

@@ -16,7 +16,7 @@ constexpr double kUnknownInterference = 0.5;
 
 /// The standard deviation of what all prices have in common as an error, as those of other models
 /// that no run has confirmed.
-double common_error(const PricedRun& run) {
+double common_error(const Run& run) {
   const bool own = run.scenario().times || prices_recorded_model(run.scenario(), run.profile());
   return own ? 0 : run.profile().noise.other_models;
 }
@@ -29,14 +29,14 @@ double interference_effect(const PredictionSummary& summary, double step_ms) {
 
 /// Whether neither the scenario nor the profile says how GPUs' compute and transfers slow each
 /// other.
-bool interference_is_unknown(const PricedRun& run) {
+bool interference_is_unknown(const Run& run) {
   return run.scenario().ranks > 1 && !run.profile().host_is_device &&
          !run.scenario().interference_given && !run.profile().interference;
 }
 
 /// What the step takes more or less where the interference was not measured, drawn, as a factor:
 /// its stated strength is off, or where nobody says anything, it is half-normal.
-double drawn_interference_factor(const PricedRun& run, double effect, ErrorDraws& errors) {
+double drawn_interference_factor(const Run& run, double effect, ErrorDraws& errors) {
   const Scenario& scenario = run.scenario();
   if (interference_is_unknown(run)) {
     return 1 + kUnknownInterference * std::abs(errors.normal("interference")) * effect;
@@ -61,12 +61,12 @@ int between(double runs, int wanted) {
 
 /// Noise runs that a program of the engine affords, where each step costs about a microsecond per
 /// op; and that the steps of very many ranks afford.
-int affordable_runs(const PricedRun& run, int wanted) {
+int affordable_runs(const Run& run, int wanted) {
   constexpr double kMaxOps = 1e7;
   const auto batches = static_cast<double>(run.batches());
-  const double ops = batches * static_cast<double>(run.model().ops_per_micro_batch());
-  return run.plain() ? affordable_plain_runs(batches, wanted)
-                     : between(kMaxOps / std::max(ops, 1.0), wanted);
+  const double ops = batches * static_cast<double>(run.pricer().ops_per_micro_batch());
+  return run.reduced().plain() ? affordable_plain_runs(batches, wanted)
+                               : between(kMaxOps / std::max(ops, 1.0), wanted);
 }
 
 /// Adds stalls, which all draws have in the same number: the interval says nothing on how often
@@ -118,7 +118,7 @@ int affordable_plain_runs(double batches, int wanted) {
   return between(kMaxRankSteps / batches, wanted);
 }
 
-void add_noise_runs(const PricedRun& run, const NoiseRunOptions& options, Prediction& prediction) {
+void add_noise_runs(Run& run, const NoiseRunOptions& options, Prediction& prediction) {
   const int count = affordable_runs(run, options.runs);
   const PassDraws passes = pass_draws(run);
   ErrorDraws errors(run.scenario().seed, count);

@@ -2,7 +2,7 @@
 
 #include "costmodel/base/progress_callback.h"
 #include "sim/predict/prediction.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/run/run.h"
 
 namespace stepsim {
 
@@ -17,7 +17,7 @@ struct NoiseRunOptions {
 /// jitter, fit errors, drift and a common error, whose means give the 90 % interval. Sets all times
 /// of the prediction, which has those of the run without noise.
 /// Raises InputError: the simulated clock passes kTimeLimit.
-void add_noise_runs(const PricedRun& run, const NoiseRunOptions& options, Prediction& prediction);
+void add_noise_runs(Run& run, const NoiseRunOptions& options, Prediction& prediction);
 
 /// How many of the wanted runs are made where the recurrence plays that many micro-batches in each.
 [[nodiscard]] int affordable_plain_runs(double batches, int wanted);

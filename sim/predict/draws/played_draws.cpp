@@ -20,9 +20,9 @@ FactorRange around(FactorRange range, double factor) {
 }
 
 /// Between which factors the draws and the jitter of a run lie.
-DrawnRanges ranges_of(const PricedRun& run, const std::vector<Draw>& draws) {
+DrawnRanges ranges_of(const Run& run, const std::vector<Draw>& draws) {
   DrawnRanges ranges;
-  ranges.groups.resize(run.model().groups().size());
+  ranges.groups.resize(run.pricer().groups().size());
   FactorRange common;
   for (const Draw& draw : draws) {
     for (const DrawnCosts& costs : draw) {
@@ -35,15 +35,15 @@ DrawnRanges ranges_of(const PricedRun& run, const std::vector<Draw>& draws) {
   }
   FactorRange ranks;
   for (int r = 0; r < run.scenario().ranks; ++r) {
-    ranks = around(ranks, run.rank_factor(r));
+    ranks = around(ranks, run.loads().rank_factor[at(r)]);
   }
-  ranges.slowness = {common.least * ranks.least * run.jitter().least(),
-                     common.most * ranks.most * run.jitter().most()};
+  ranges.slowness = {common.least * ranks.least * run.loads().jitter.least(),
+                     common.most * ranks.most * run.loads().jitter.most()};
   for (std::size_t i = 0; i < run.batches(); ++i) {
-    ranges.load = around(ranges.load, run.batch_factor(i));
+    ranges.load = around(ranges.load, run.loads().batch_factor[i]);
   }
-  if (run.cores() > 0) {
-    ranges.load.most *= std::max(1.0, run.scenario().placement.fullest() / run.cores());
+  if (run.loads().cores > 0) {
+    ranges.load.most *= std::max(1.0, run.scenario().placement.fullest() / run.loads().cores);
   }
   return ranges;
 }
@@ -55,15 +55,15 @@ struct PlayedPart {
   std::vector<std::vector<double>> mean_ms;  ///< [run][draw]
 };
 
-PlayedDraws play_lanes(const PricedRun& run,
+PlayedDraws play_lanes(const Run& run,
                        const std::vector<Draw>& draws,
                        int threads,
                        const ProgressCallback& on_progress) {
   const DrawnRanges ranges = ranges_of(run, draws);
   const std::size_t of_first = at(run.scenario().ranks);
   const std::size_t batches = run.batches();
-  const FoldedSteps first(run, run.plain_steps().front(), 0, of_first, ranges);
-  const FoldedSteps others(run, run.plain_steps().back(), of_first, batches, ranges);
+  const FoldedSteps first(run, run.reduced().plain_steps().front(), 0, of_first, ranges);
+  const FoldedSteps others(run, run.reduced().plain_steps().back(), of_first, batches, ranges);
   const std::size_t parts = (draws.size() + kTogether - 1) / kTogether;
   std::vector<PlayedPart> played_parts(parts);
   const std::size_t lanes = draws.size() * draws.front().size();
@@ -108,7 +108,7 @@ PlayedDraws play_lanes(const PricedRun& run,
   return played;
 }
 
-PlayedDraws play_engine(const PricedRun& run,
+PlayedDraws play_engine(Run& run,
                         const std::vector<Draw>& draws,
                         const ProgressCallback& on_progress) {
   PlayedDraws played;
@@ -142,12 +142,12 @@ PlayedDraws play_engine(const PricedRun& run,
 
 }  // namespace
 
-PlayedDraws play_draws(const PricedRun& run,
+PlayedDraws play_draws(Run& run,
                        const std::vector<Draw>& draws,
                        int threads,
                        const ProgressCallback& on_progress) {
-  return run.plain() ? play_lanes(run, draws, threads, on_progress)
-                     : play_engine(run, draws, on_progress);
+  return run.reduced().plain() ? play_lanes(run, draws, threads, on_progress)
+                               : play_engine(run, draws, on_progress);
 }
 
 }  // namespace stepsim

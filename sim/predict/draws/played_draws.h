@@ -18,7 +18,7 @@ struct PlayedDraws {
 /// not depend on how many numbers another draw took. `threads`: 0 is one a core, where that is
 /// worth it; the result does not depend on it.
 /// Raises InputError: the simulated clock passes kTimeLimit.
-[[nodiscard]] PlayedDraws play_draws(const PricedRun& run,
+[[nodiscard]] PlayedDraws play_draws(Run& run,
                                      const std::vector<Draw>& draws,
                                      int threads,
                                      const ProgressCallback& on_progress);

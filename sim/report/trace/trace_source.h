@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/ddp/step.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/run/run.h"
 #include "sim/report/trace/trace_rows.h"
 
 namespace stepsim {
@@ -19,7 +19,7 @@ struct TraceBatch {
 
 /// What the traces of a run are made of.
 struct TraceSource {
-  const PricedRun& run;
+  const Run& run;
   std::string policy;
   std::vector<int> ranks;           ///< The ranks that are shown, ascending.
   std::vector<std::string> labels;  ///< Names of the rows' work.

@@ -43,7 +43,7 @@ class TracePlayer {
         source_{run_,
                 policy.name(),
                 choice.ranks.empty() ? all_of(scenario.ranks) : choice.ranks,
-                run_.ddp_model().labels} {
+                run_.reduced().model().labels} {
     check_size(choice.by_part);
   }
 
@@ -67,7 +67,7 @@ class TracePlayer {
     constexpr std::int64_t kPerPart = 50;
     const std::int64_t per_rank =
         ddp.accumulation_steps *
-        (by_part ? kPerPart : static_cast<std::int64_t>(run_.model().ops_per_micro_batch()));
+        (by_part ? kPerPart : static_cast<std::int64_t>(run_.pricer().ops_per_micro_batch()));
     const auto ranks = static_cast<std::int64_t>(source_.ranks.size());
     const std::int64_t slices = per_rank * ranks * steps();
     if (slices > kMaxTraceSlices) {
@@ -93,7 +93,7 @@ class TracePlayer {
       for (std::size_t i = first; i < first + micro; ++i) {
         const BatchShape& shape = run_.batch(i).shape;
         batches[rank].useful_tokens += shape.useful_tokens;
-        batches[rank].padded_tokens += run_.model().input_tokens(shape);
+        batches[rank].padded_tokens += run_.pricer().input_tokens(shape);
         peak = std::max(peak, memory_.at(shape).total());
       }
       batches[rank].peak_memory_mib = static_cast<double>(peak.value()) / 0x1p20;
@@ -101,7 +101,7 @@ class TracePlayer {
     return batches;
   }
 
-  PricedRun run_;
+  Run run_;
   std::vector<int> steps_;
   TraceRows rows_;
   PeakMemory memory_;

@@ -15,7 +15,6 @@
 #include "costmodel/model/memory.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/scenario_profile.h"
 #include "sim/study/tune/step_bound.h"
 
 namespace stepsim {
@@ -52,31 +51,25 @@ std::string buckets_text(const Scenario& scenario) {
 /// have the same work, and all policies reduce the same gradients.
 class SearchBounds {
  public:
-  SearchBounds(const Scenario& scenario, const TuneSpace& space, const CandidateOptions& options)
+  SearchBounds(const TuneSpace& space, int threads, Jobs& jobs)
       : space_(space), shared_(space.shared_size()) {
     find_works();
-    const auto scenario_of = [&](std::vector<std::string> set) {
-      return parse_scenario(
-          scenario.text, scenario.path, options.overrides, {std::move(set), space.option()});
-    };
-    parallel_for(shared_.size(), options.threads, [&](std::size_t i) {
+    parallel_for(shared_.size(), threads, [&](std::size_t i) {
       SharedSettings& settings = shared_[i];
       try {
-        settings.scenario = scenario_of(space.shared_settings(space.choice(i)));
-        settings.reduce = reduce_bound(*settings.scenario, scenario_profile(*settings.scenario));
+        settings.scenario = jobs.scenario(space.shared_settings(space.choice(i)));
+        settings.reduce = reduce_bound(*settings.scenario, *jobs.profile(*settings.scenario));
         settings.buckets = buckets_text(*settings.scenario);
       } catch (const InputError& error) {
         settings.refused = error.what();
       }
     });
     works_.resize(work_points_.size());
-    parallel_for(works_.size(), options.threads, [&](std::size_t i) {
+    parallel_for(works_.size(), threads, [&](std::size_t i) {
       const TuneChoice choice = space.choice(work_points_[i]);
       try {
-        const Scenario of_work = scenario_of(space.settings(choice, false));
-        works_[i] = work_bound(of_work,
-                               find_policy(of_work, space.policies()[choice.policy].name),
-                               scenario_profile(of_work));
+        works_[i] = work_bound(
+            jobs.job(space.policies()[choice.policy].name, space.settings(choice, false)));
       } catch (const InputError& error) {
         works_[i].refused = error.what();
       }
@@ -145,10 +138,9 @@ bool is_within(const std::optional<std::pair<double, double>>& range, double val
 
 }  // namespace
 
-std::vector<WorkBound> own_works(const Scenario& scenario, const TuneSpace& space) {
-  const Profile profile = scenario_profile(scenario);
+std::vector<WorkBound> own_works(const TuneSpace& space, Jobs& jobs) {
   return mapped(space.policies(), [&](const TuneSpace::Policy& policy) {
-    return work_bound(scenario, find_policy(scenario, policy.name), profile);
+    return work_bound(jobs.job(policy.name, {}));
   });
 }
 
@@ -179,9 +171,10 @@ bool meets(const TuneLimits& limits, const WorkBound& work) {
 std::vector<Candidate> find_candidates(const Scenario& scenario,
                                        const TuneSpace& space,
                                        const CandidateOptions& options,
+                                       Jobs& jobs,
                                        LeftOut& left_out) {
-  SearchBounds bounds(scenario, space, options);
-  const Bytes capacity = scenario_profile(scenario).memory_capacity;
+  SearchBounds bounds(space, options.threads, jobs);
+  const Bytes capacity = jobs.profile(scenario)->memory_capacity;
   const std::vector<AttentionKind> attention =
       mapped(space.policies(), [&](const TuneSpace::Policy& policy) {
         return find_policy(scenario, policy.name).attention();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/predict/run/jobs.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/tune/tune_space.h"
 #include "sim/study/tune/work_bound.h"
@@ -42,13 +43,12 @@ struct LeftOut {
 
 struct CandidateOptions {
   TuneLimits limits;
-  std::vector<std::string> overrides;  ///< As --set has them, below those of the space.
-  bool keeps_same_buckets = false;     ///< Points with the same buckets stay apart.
-  int threads = 0;                     ///< 0: one a core.
+  bool keeps_same_buckets = false;  ///< Points with the same buckets stay apart.
+  int threads = 0;                  ///< 0: one a core.
 };
 
 /// Returns what the policies of a space are as the scenario has them.
-[[nodiscard]] std::vector<WorkBound> own_works(const Scenario& scenario, const TuneSpace& space);
+[[nodiscard]] std::vector<WorkBound> own_works(const TuneSpace& space, Jobs& jobs);
 
 /// The limits, and where they say nothing of samples and tokens: the samples of a step lie within a
 /// quarter of those that the scenario's own policies have. Else more accumulation always wins.
@@ -61,6 +61,7 @@ struct CandidateOptions {
 [[nodiscard]] std::vector<Candidate> find_candidates(const Scenario& scenario,
                                                      const TuneSpace& space,
                                                      const CandidateOptions& options,
+                                                     Jobs& jobs,
                                                      LeftOut& left_out);
 
 }  // namespace stepsim

@@ -14,7 +14,7 @@
 #include "costmodel/base/quantile.h"
 #include "sim/points/prediction_members.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/scenario_profile.h"
+#include "sim/predict/run/jobs.h"
 
 namespace stepsim {
 
@@ -35,24 +35,19 @@ std::string tune_text_of(const std::string& policy,
       "{{\"policy\":{},\"noise\":{},\"set\":{}}}", exact_text(policy), noise, exact_text(set));
 }
 
-TunePrice price_of(const Scenario& as_it_stands,
-                   const std::vector<std::string>& overrides,
-                   const std::string& option,
-                   const std::string& text) {
+TunePrice price_of(Jobs& jobs, const std::string& text) {
   const Json point = parse_json(text, "point of a tuning");
-  StudySettings own{{}, option};
-  read_exact(point["set"], own.set);
+  std::vector<std::string> settings;
+  read_exact(point["set"], settings);
   TunePrice price;
   try {
-    const Scenario scenario = parse_scenario(as_it_stands.text, as_it_stands.path, overrides, own);
-    const Profile profile = scenario_profile(scenario);
+    const Job job = jobs.job(point["policy"].get<std::string>(), settings);
     PredictOptions options;
     options.threads = 1;
     options.noise_runs = point["noise"].get<bool>() ? options.noise_runs : 0;
     options.paired_draws = true;
     options.rows = KeptRows::None;
-    const Prediction prediction = predict(
-        scenario, find_policy(scenario, point["policy"].get<std::string>()), profile, options);
+    const Prediction prediction = predict(job, options);
     price.out_of_memory = prediction.out_of_memory.has_value();
     price.step_ms = prediction.summary.step_time_ms.mean;
     price.low90_ms = prediction.summary.step_time_ms.low90;
@@ -294,11 +289,12 @@ TuneResult tune(const Scenario& scenario,
                 const TuneSpace& space,
                 const TuneOptions& options,
                 PointRunner& runner) {
+  Jobs jobs(scenario, space.option());
   const std::function<TunePrice(const std::string&)> compute = [&](const std::string& text) {
-    return price_of(scenario, options.overrides, space.option(), text);
+    return price_of(jobs, text);
   };
   TuneResult result;
-  result.overrides = options.overrides;
+  result.overrides = scenario.overrides;
   result.points = space.size();
   // First, so that other processes begin to serve before process 0 computes the bounds.
   const std::vector<TunePrice> own =
@@ -307,15 +303,15 @@ TuneResult tune(const Scenario& scenario,
                                return tune_text_of(policy.name, {}, options.draws);
                              }),
                       compute);
-  const std::vector<WorkBound> works = own_works(scenario, space);
+  const std::vector<WorkBound> works = own_works(space, jobs);
   const TuneLimits limits = completed_limits(options.limits, works);
   for (std::size_t i = 0; i < own.size(); ++i) {
     const bool is_allowed = works[i].refused.empty() && meets(limits, works[i]);
     result.references.push_back(
         {space.policies()[i].name, own[i], works[i].left_out, is_allowed, {}});
   }
-  const std::vector<Candidate> candidates = find_candidates(
-      scenario, space, {limits, options.overrides, options.exhaustive, options.threads}, result);
+  const std::vector<Candidate> candidates =
+      find_candidates(scenario, space, {limits, options.exhaustive, options.threads}, jobs, result);
   PointPrices prices(space, runner, compute);
   const auto limit = [&](double slack) { return prices.best() * (1 + slack); };
   std::size_t next = 0;

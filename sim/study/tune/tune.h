@@ -34,7 +34,6 @@ struct TunePrice {
 
 struct TuneOptions {
   TuneLimits limits;
-  std::vector<std::string> overrides;  ///< As --set has them, below those of the space.
   double within = 0.01;          ///< The search ends when nothing can be faster by more than this.
   std::size_t most_priced = 0;   ///< Points priced in full at most; 0: no limit.
   std::size_t most_front = 256;  ///< Of them, for the front alone.
@@ -68,7 +67,7 @@ struct TuneReference {
 
 /// What a search found. Each point of the space is left out for a reason, priced, bounded or open.
 struct TuneResult : LeftOut {
-  std::vector<std::string> overrides;  ///< TuneOptions::overrides, which all points have.
+  std::vector<std::string> overrides;  ///< Of the scenario, which all points have.
   std::size_t points = 0;
   std::size_t priced = 0;   ///< In full.
   std::size_t bounded = 0;  ///< They cannot be faster than the best by more than `certificate`.

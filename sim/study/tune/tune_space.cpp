@@ -13,6 +13,7 @@
 #include "costmodel/model/transformer.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/scenario_profile.h"
+#include "sim/scenario/key_table.h"
 
 namespace stepsim {
 namespace {
@@ -32,14 +33,9 @@ constexpr std::array kSizes = {"batch_size",
                                "capacity",
                                "rows"};
 
-/// A hook is none of them: which copies there are depends on it.
+/// Whether a key leaves the batches and what they compute as they are.
 bool is_only_reducing(const std::string& key) {
-  static const std::set<std::string> kKeys = {"ddp.bucket_cap",
-                                              "ddp.first_bucket_cap",
-                                              "ddp.bucket_caps",
-                                              "ddp.bucket_cap_mb_list",
-                                              "ddp.last_bucket_cap"};
-  return kKeys.count(key) > 0;
+  return first_stage_of(key) == Stage::Reduced;
 }
 
 /// The values once each, the first of them first.
@@ -64,13 +60,19 @@ std::vector<std::string> sizes_around(double own) {
   return values;
 }
 
+/// A size as --set takes it, to the byte.
+std::string exact_bytes(Bytes size) {
+  const std::string text = format_bytes(size);
+  return parse_bytes(text) == size ? text : fmt::format("{} B", size.value());
+}
+
 std::vector<std::string> caps_of(const Scenario& scenario) {
   constexpr double kMib = 0x1p20;
   double gradients = 0;
   for (const BucketParameter& parameter : bucket_parameters(scenario.model)) {
     gradients += static_cast<double>(parameter.bytes);
   }
-  std::vector<std::string> values = {format_bytes(scenario.ddp.bucket_cap), "25 MiB"};
+  std::vector<std::string> values = {exact_bytes(scenario.ddp.bucket_cap), "25 MiB"};
   for (double mib = 1; mib <= 2048; mib *= 2) {
     values.push_back(fmt::format("{} MiB", mib));
     if (mib * kMib > gradients) {

@@ -9,7 +9,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "sim/batching/training_effects.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/run/run.h"
 
 namespace stepsim {
 namespace {
@@ -25,10 +25,10 @@ bool all_ranks_wait(const Scenario& scenario) {
 /// depend on the buckets.
 class PassSeconds {
  public:
-  explicit PassSeconds(const PricedRun& run) : run_(run) {
+  explicit PassSeconds(Run& run) : run_(run) {
     const Scenario& scenario = run.scenario();
     const DdpOptions& ddp = scenario.ddp;
-    const std::size_t ops = run.ddp_model().completes.size();
+    const std::size_t ops = run.reduced().model().completes.size();
     copied_.resize(ops);
     accumulated_.resize(ops);
     const bool known = ddp.hook == CommunicationHook::None && ddp.zero_stage < 3 &&
@@ -38,21 +38,22 @@ class PassSeconds {
       return;
     }
     if (!ddp.set_to_none) {
-      zeroed_ = elements(OpClass::ZeroGradient, run.ddp_model().total_elements());
+      zeroed_ = elements(OpClass::ZeroGradient, run.reduced().model().total_elements());
     }
     if (ddp.zero_stage == 0 && !ddp.optimizer_in_backward) {
-      optimizer_ = elements(OpClass::Optimizer, run.ddp_model().total_elements());
+      optimizer_ = elements(OpClass::Optimizer, run.reduced().model().total_elements());
     }
-    const DdpPrices prices = run.model().ddp_prices({}, 1);
+    const DdpPrices prices = run.pricer().ddp_prices({}, 1);
     double copied = 0;
     double accumulated = 0;
     for (std::size_t op = 0; op < ops; ++op) {
-      for (const int parameter : run.ddp_model().completes[op]) {
+      for (const int parameter : run.reduced().model().completes[op]) {
         // One copy a bucket takes less than one a gradient, so that it depends on the buckets.
         if (!ddp.batched_grad_copy) {
-          copied += elements(OpClass::GradientCopyIn, run.ddp_model().elements(parameter));
+          copied += elements(OpClass::GradientCopyIn, run.reduced().model().elements(parameter));
         }
-        const double bytes = static_cast<double>(run.ddp_model().parameters[at(parameter)].bytes);
+        const double bytes =
+            static_cast<double>(run.reduced().model().parameters[at(parameter)].bytes);
         accumulated += to_seconds(prices.memory(3 * bytes, 1).work);
       }
       copied_[op] = copied;
@@ -62,41 +63,42 @@ class PassSeconds {
 
   /// Of micro-batch `number` of a step.
   [[nodiscard]] double forward(std::size_t batch, std::size_t number) const {
-    return run_.model().model_seconds(run_.priced_batch(batch)).first * run_.batch_factor(batch) +
+    return run_.pricer().model_seconds(run_.priced_batch(batch)).first *
+               run_.loads().batch_factor[batch] +
            (number == 0 ? zeroed_ : 0);
   }
   /// The whole backward of a micro-batch whose gradients are not reduced.
   [[nodiscard]] double backward(std::size_t batch, std::size_t number) {
-    return model_ends(batch).back() * run_.batch_factor(batch) +
+    return model_ends(batch).back() * run_.loads().batch_factor[batch] +
            (number > 0 ? accumulated_.back() : 0);
   }
   /// Seconds from the beginning of the last backward of a step to the end of an op.
   [[nodiscard]] double end_of(std::size_t op, std::size_t batch, std::size_t number) {
-    return model_ends(batch)[op] * run_.batch_factor(batch) + copied_[op] +
+    return model_ends(batch)[op] * run_.loads().batch_factor[batch] + copied_[op] +
            (number > 0 ? accumulated_[op] : 0);
   }
   [[nodiscard]] std::size_t ops() const { return copied_.size(); }
   [[nodiscard]] double optimizer() const { return optimizer_; }
   /// Kernels of a micro-batch at most: of the model, and three for a gradient.
   [[nodiscard]] std::size_t kernels() const {
-    return run_.model().model_ops() + 3 * run_.ddp_model().parameters.size() + 2;
+    return run_.pricer().model_ops() + 3 * run_.reduced().model().parameters.size() + 2;
   }
 
  private:
   [[nodiscard]] double elements(OpClass op_class, std::int64_t count) const {
-    return to_seconds(run_.model().ddp_kernel(op_class, count, {}, 1).work);
+    return to_seconds(run_.pricer().ddp_kernel(op_class, count, {}, 1).work);
   }
   /// [op of the backward] Without DDP's own work.
   [[nodiscard]] const std::vector<double>& model_ends(std::size_t batch) {
     const PricedBatch* priced = &run_.priced_batch(batch);
     const auto [known, is_new] = ends_.emplace(priced, std::vector<double>());
     if (is_new) {
-      known->second = run_.model().backward_ends(*priced);
+      known->second = run_.pricer().backward_ends(*priced);
     }
     return known->second;
   }
 
-  const PricedRun& run_;
+  Run& run_;
   double zeroed_ = 0;
   double optimizer_ = 0;
   std::vector<double> copied_;       ///< [op] gradients copied to buckets until its end.
@@ -107,7 +109,7 @@ class PassSeconds {
 /// Adds up the steady steps of a run.
 class StepBounds {
  public:
-  explicit StepBounds(const PricedRun& run)
+  explicit StepBounds(Run& run)
       : run_(run),
         seconds_(run),
         micro_(at(run.scenario().ddp.accumulation_steps)),
@@ -122,12 +124,13 @@ class StepBounds {
     double slowest_optimizer = 0;
     for (int rank = 0; rank < scenario.ranks; ++rank) {
       slowest_optimizer =
-          std::max(slowest_optimizer, seconds_.optimizer() * run_.rank_factor(rank));
+          std::max(slowest_optimizer, seconds_.optimizer() * run_.loads().rank_factor[at(rank)]);
     }
     for (double& ready : bound.ready_s) {
       ready = (ready + slowest_optimizer) / steady_;
     }
-    if (run_.plain() && !run_.host_is_device() && !scenario.ddp.batched_grad_copy) {
+    if (run_.reduced().plain() && !run_.reduced().host().is_device &&
+        !scenario.ddp.batched_grad_copy) {
       add_host(bound);
     }
     constexpr double kHalfNanosecond = 0.5e-9;
@@ -142,7 +145,7 @@ class StepBounds {
     for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
       const std::size_t first = (at(step) * at(run_.scenario().ranks) + at(rank)) * micro_;
       const std::size_t last = micro_ - 1;
-      const double slowness = run_.rank_factor(rank);
+      const double slowness = run_.loads().rank_factor[at(rank)];
       double before = is_first ? 0 : seconds_.optimizer();
       for (std::size_t m = 0; m < micro_; ++m) {
         before += seconds_.forward(first + m, m);
@@ -165,18 +168,18 @@ class StepBounds {
   /// the steady ones later than if all that came before had been done one after another.
   void add_host(WorkBound& bound) {
     const Scenario& scenario = run_.scenario();
-    const StepSchedule& schedule = run_.plain_steps().back().schedule;
+    const StepSchedule& schedule = run_.reduced().plain_steps().back().schedule;
     const std::size_t launched =
         schedule.forward.size() + schedule.optimizer.size() +
         sum_of(schedule.backward, [](const auto& work) { return work.size(); });
-    const double launch = run_.model().launch_seconds();
+    const double launch = run_.pricer().launch_seconds();
     std::vector<double> hosts(at(scenario.ranks), 0);
     double warmup = 0;
     for (int step = 0; step < scenario.steps; ++step) {
       double longest = 0;
       for (int rank = 0; rank < scenario.ranks; ++rank) {
         const std::size_t batch = at(step) * at(scenario.ranks) + at(rank);
-        const double slowness = run_.rank_factor(rank);
+        const double slowness = run_.loads().rank_factor[at(rank)];
         const double collate = slowness * run_.priced_batch(batch).collate;
         const double device = seconds_.forward(batch, 0) +
                               seconds_.end_of(seconds_.ops() - 1, batch, 0) + seconds_.optimizer();
@@ -192,14 +195,14 @@ class StepBounds {
     bound.warmup_share = scenario.warmup_steps / steady_;
   }
 
-  const PricedRun& run_;
+  Run& run_;
   PassSeconds seconds_;
   std::size_t micro_;
   double steady_;
 };
 
 /// The samples and tokens of the steady steps, and the shapes that need most memory.
-void add_batches(const PricedRun& run, WorkBound& bound) {
+void add_batches(const Run& run, WorkBound& bound) {
   const Scenario& scenario = run.scenario();
   const double steps = scenario.steps - scenario.warmup_steps;
   const std::size_t per_step = at(scenario.ranks) * at(scenario.ddp.accumulation_steps);
@@ -235,19 +238,18 @@ double left_out_share(const TrainingEffects& effects,
 
 }  // namespace
 
-WorkBound work_bound(const Scenario& scenario,
-                     const BatchingPolicy& policy,
-                     const Profile& profile) {
+WorkBound work_bound(const Job& job) {
   WorkBound bound;
   try {
-    const PricedRun run(scenario, policy, profile);
-    if (all_ranks_wait(scenario)) {
+    Run run(job);
+    if (all_ranks_wait(run.scenario())) {
       StepBounds(run).add_to(bound);
     }
     add_batches(run, bound);
-    const TrainingEffects effects = first_epoch_effects(run.scenario(), policy, run.planned());
+    const TrainingEffects effects =
+        first_epoch_effects(run.scenario(), job.policy(), run.planned().data);
     bound.displacement = effects.displacement;
-    bound.left_out = left_out_share(effects, policy, run.planned().varlen);
+    bound.left_out = left_out_share(effects, job.policy(), run.planned().data.varlen);
   } catch (const InputError& error) {
     bound.refused = error.what();
   }

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "costmodel/model/batch_shape.h"
-#include "costmodel/records/profile.h"
-#include "sim/scenario/scenario.h"
+#include "sim/predict/run/job.h"
 
 namespace stepsim {
 
@@ -34,8 +33,6 @@ struct WorkBound {
 };
 
 /// Raises nothing for a setting that cannot be: WorkBound::refused says why.
-[[nodiscard]] WorkBound work_bound(const Scenario& scenario,
-                                   const BatchingPolicy& policy,
-                                   const Profile& profile);
+[[nodiscard]] WorkBound work_bound(const Job& job);
 
 }  // namespace stepsim

@@ -17,10 +17,10 @@ using namespace stepsim;
 namespace {
 
 /// Costs that are off by up to a third, group by group.
-DrawnCosts random_costs(const PricedRun& run, std::mt19937& generator) {
+DrawnCosts random_costs(Run& run, std::mt19937& generator) {
   std::uniform_real_distribution<double> off(0.7, 1.4);
   DrawnCosts costs;
-  for (std::size_t g = 0; g < run.model().groups().size(); ++g) {
+  for (std::size_t g = 0; g < run.pricer().groups().size(); ++g) {
     costs.factors.group.push_back(off(generator));
   }
   costs.factors.collective = off(generator);
@@ -31,7 +31,7 @@ DrawnCosts random_costs(const PricedRun& run, std::mt19937& generator) {
 }
 
 /// The mean steady step by the recurrence, in milliseconds.
-double mean_step(const PricedRun& run, const DrawnCosts& costs) {
+double mean_step(Run& run, const DrawnCosts& costs) {
   StepSimulator simulator(run, costs.factors, costs.common);
   std::vector<double> steps;
   for (int step = 0; step < run.scenario().steps; ++step) {
@@ -78,8 +78,8 @@ TEST_CASE("draws: folded steps take as long as the recurrence says, under any fa
       cost.spread.clear();
     }
     for (const BatchingPolicy& policy : scenario.policies) {
-      const PricedRun run(scenario, policy, profile);
-      if (!run.plain()) {
+      Run run(scenario, policy, profile);
+      if (!run.reduced().plain()) {
         continue;
       }
       ++played;
@@ -91,7 +91,7 @@ TEST_CASE("draws: folded steps take as long as the recurrence says, under any fa
       const PlayedDraws result = play_draws(run, draws, 1, {});
       const double exact = mean_step(run, {});
       const double rounding =
-          1e-6 * (10 + 2 * static_cast<double>(run.model().ops_per_micro_batch()));
+          1e-6 * (10 + 2 * static_cast<double>(run.pricer().ops_per_micro_batch()));
       for (std::size_t d = 0; d < draws.size(); ++d) {
         CHECK(std::abs(result.mean_ms[0][d] - exact) < rounding);
         CHECK(std::abs(result.mean_ms[1][d] - mean_step(run, draws[d][1])) < rounding);
@@ -138,8 +138,8 @@ TEST_CASE("draws: the result does not depend on the number of threads") {
       read_scenario(test::source_root() + "/scenarios/batching_libraries.toml",
                     std::vector<std::string>{"cluster.jitter=0.05"});
   const Profile profile = scenario_profile(scenario);
-  const PricedRun run(scenario, scenario.policies.front(), profile);
-  REQUIRE(run.plain());
+  Run run(scenario, scenario.policies.front(), profile);
+  REQUIRE(run.reduced().plain());
   std::mt19937 generator(6);
   std::vector<Draw> draws;
   for (int d = 0; d < 45; ++d) {

@@ -8,7 +8,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/priced_run.h"
+#include "sim/predict/run/run.h"
 #include "sim/report/html/page_data.h"
 #include "sim/report/html/page_source.h"
 #include "sim/report/html/timeline_data.h"

@@ -81,7 +81,7 @@ struct Differences {
 Differences differences(const Scenario& scenario, const BatchingPolicy& policy) {
   const Profile profile = scenario_profile(scenario);
   const Prediction prediction = predict(scenario, policy, profile, {.noise_runs = 0});
-  const PricedRun run(scenario, policy, profile);
+  Run run(scenario, policy, profile);
   StepSimulator simulator(run);
   Differences result;
   std::size_t row = 0;
@@ -136,7 +136,7 @@ TEST_CASE("ops on shared cores are as long in a trace as they make the step") {
     const Differences difference = differences(scenario, policy);
     CHECK(difference.us < 1);
     CHECK(difference.gaps_ms == 0);
-    const PricedRun run(scenario, policy, scenario_profile(scenario));
+    Run run(scenario, policy, scenario_profile(scenario));
     const StepTimeline timeline = StepSimulator(run).next(true);
     return shown_of(timeline, 0).of(Phase::Backward);
   };

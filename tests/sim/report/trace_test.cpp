@@ -211,8 +211,8 @@ TEST_CASE("ops of a plain step lie where the step has them, host-bound or not") 
                          std::vector<std::string>{"host.launch=" + launch,
                                                   "times.optimizer=1 ms",
                                                   "ddp.gradient_as_bucket_view=" + view});
-      const PricedRun run(scenario, scenario.policies.front(), scenario_profile(scenario));
-      REQUIRE(run.plain());
+      Run run(scenario, scenario.policies.front(), scenario_profile(scenario));
+      REQUIRE(run.reduced().plain());
       StepSimulator simulator(run);
       for (int step = 0; step < 3; ++step) {
         const StepTimeline timeline = simulator.next(true);

@@ -148,7 +148,7 @@ TEST_CASE("run: the engine and the recurrence give the same steps") {
 }
 
 TEST_CASE("run: the engine plays plain runs to the nanosecond as the recurrence does") {
-  const auto steps = [](const PricedRun& run, bool engine, bool record_spans) {
+  const auto steps = [](Run& run, bool engine, bool record_spans) {
     StepSimulator simulator(run, {}, 1, nullptr, engine);
     std::vector<StepTimeline> timelines;
     for (int step = 0; step < run.scenario().steps; ++step) {
@@ -173,8 +173,8 @@ TEST_CASE("run: the engine plays plain runs to the nanosecond as the recurrence 
       all.emplace_back("scenario.warmup_steps=1");
       const Scenario scenario =
           read_scenario(test::source_root() + "/scenarios/" + name + ".toml", all);
-      const PricedRun run(scenario, scenario.policies.front(), scenario_profile(scenario));
-      if (!run.plain()) {
+      Run run(scenario, scenario.policies.front(), scenario_profile(scenario));
+      if (!run.reduced().plain()) {
         continue;
       }
       ++plain;
@@ -198,7 +198,7 @@ TEST_CASE("run: the engine plays plain runs to the nanosecond as the recurrence 
 TEST_CASE("run: the recurrence plays a run only where its programs hold nothing else") {
   const auto plain = [](const std::vector<std::string>& overrides) {
     const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);
-    return PricedRun(scenario, scenario.policies.front(), scenario_profile(scenario)).plain();
+    return Run(scenario, scenario.policies.front(), scenario_profile(scenario)).plain();
   };
   CHECK(plain({}));
   for (const char* harmless : {"host.launch=5 us",
@@ -530,7 +530,7 @@ TEST_CASE("run: a jitter that is stated replaces the profile's, also where it is
     Profile profile = scenario_profile(scenario);
     profile.noise.step_jitter = 0.1;
     profile.noise.rank_correlation = 0.5;
-    return PricedRun(scenario, scenario.policies.front(), profile).jitter();
+    return Run(scenario, scenario.policies.front(), profile).jitter();
   };
   // stepcal's times are medians of steps, and its jitter is around them.
   CHECK(jitter({}).log_normal.at(0) == 1);

@@ -1,0 +1,36 @@
+#include "sim/predict/run/job.h"
+
+#include <utility>
+
+namespace stepsim {
+
+RunStages RunStages::before(Stage first) const {
+  RunStages stages;
+  if (first > Stage::Planned) {
+    stages.planned = planned;
+  }
+  if (first > Stage::Priced) {
+    stages.priced = priced;
+  }
+  return stages;
+}
+
+Job::Job(const Scenario& scenario, const BatchingPolicy& policy, const Profile& profile)
+    : Job(std::make_shared<const Scenario>(scenario),
+          std::make_shared<const BatchingPolicy>(policy),
+          std::make_shared<const Profile>(profile)) {}
+
+Job::Job(std::shared_ptr<const Scenario> scenario,
+         std::shared_ptr<const BatchingPolicy> policy,
+         std::shared_ptr<const Profile> profile,
+         RunStages stages)
+    : scenario_(std::move(scenario)),
+      policy_(std::move(policy)),
+      profile_(std::move(profile)),
+      stages_(std::move(stages)) {}
+
+Job Job::without(Stage first) const {
+  return {scenario_, policy_, profile_, stages_.before(first)};
+}
+
+}  // namespace stepsim

@@ -1,0 +1,103 @@
+#include "sim/predict/run/jobs.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "costmodel/base/memory_limit.h"
+#include "sim/predict/scenario_profile.h"
+#include "sim/scenario/key_table.h"
+
+namespace stepsim {
+namespace {
+
+/// Memory for stages that jobs to come may share.
+double kept_bytes() {
+  constexpr double kMost = 256e6;
+  constexpr double kShare = 0.1;  // Of what the program may take.
+  const std::optional<Bytes> limit = memory_limit();
+  return limit ? std::min(kMost, kShare * static_cast<double>(limit->value())) : kMost;
+}
+
+/// What a plan and its prices take, in bytes, about.
+double bytes_of(const PlannedRun& planned) {
+  constexpr double kOfBatch = 1000;  // With the prices of its shape.
+  constexpr double kOfSample = 24;   // A length, its place in an epoch, and in a batch.
+  return kOfBatch * static_cast<double>(planned.different.size()) +
+         kOfSample * static_cast<double>(planned.data.lengths.size()) +
+         static_cast<double>(sizeof(std::uint32_t) * planned.batches.size());
+}
+
+/// The settings that a stage depends on, as a text.
+std::string settings_until(Stage stage, const std::vector<std::string>& settings) {
+  std::string text;
+  for (const std::string& setting : settings) {
+    if (first_stage_of(setting.substr(0, setting.find('='))) <= stage) {
+      text += setting + "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Jobs::Jobs(const Scenario& scenario, std::string option)
+    : scenario_(scenario), option_(std::move(option)) {}
+
+Scenario Jobs::scenario(const std::vector<std::string>& settings) const {
+  return with_settings(scenario_, {settings, option_});
+}
+
+std::shared_ptr<const Profile> Jobs::profile(const Scenario& scenario) {
+  return scenario_profile(scenario, [&](const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const Profile>& known = profiles_[path];
+    if (known == nullptr) {
+      known = std::make_shared<const Profile>(read_profile(path));
+    }
+    return known;
+  });
+}
+
+Job Jobs::job(const std::string& policy, const std::vector<std::string>& settings) {
+  auto changed = std::make_shared<const Scenario>(scenario(settings));
+  const BatchingPolicy& chosen = find_policy(*changed, policy);
+  RunStages shared = stages(chosen.name(), settings);
+  return {changed,
+          std::shared_ptr<const BatchingPolicy>(changed, &chosen),
+          profile(*changed),
+          std::move(shared)};
+}
+
+RunStages Jobs::stages(const std::string& policy, const std::vector<std::string>& settings) {
+  const std::string key = policy + "\n" + settings_until(Stage::Planned, settings);
+  const std::lock_guard lock(mutex_);
+  auto known = std::ranges::find(plans_, key, &Planned::key);
+  if (known == plans_.end()) {
+    plans_.push_front({key, RunStages().planned, {}});
+    known = plans_.begin();
+    forget_oldest();
+  } else {
+    plans_.splice(plans_.begin(), plans_, known);
+  }
+  RunStages stages;
+  stages.planned = known->planned;
+  stages.priced =
+      known->priced.try_emplace(settings_until(Stage::Priced, settings), stages.priced)
+          .first->second;
+  return stages;
+}
+
+void Jobs::forget_oldest() {
+  const double most = kept_bytes();
+  double bytes = 0;
+  for (auto plan = plans_.begin(); plan != plans_.end();) {
+    const std::shared_ptr<const PlannedRun> planned = plan->planned->made();
+    bytes += planned == nullptr ? 0 : bytes_of(*planned);
+    plan = bytes > most ? plans_.erase(plan) : std::next(plan);
+  }
+}
+
+}  // namespace stepsim

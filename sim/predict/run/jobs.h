@@ -1,0 +1,53 @@
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "costmodel/records/profile.h"
+#include "sim/predict/run/job.h"
+#include "sim/scenario/scenario.h"
+
+namespace stepsim {
+
+/// The jobs of one study: a scenario under settings of some keys. Each profile is read once. Jobs
+/// whose settings differ only in what a later stage reads (first_stage_of()) share the stages
+/// before it, as long as these fit into some memory: the oldest ones go first.
+///
+/// All members may be called from several threads at once.
+class Jobs {
+ public:
+  /// `option`: what gives the settings, for messages: "--over". The scenario must outlive the jobs.
+  Jobs(const Scenario& scenario, std::string option);
+
+  /// The scenario under settings, "key=value" texts. Raises InputError as parse_scenario().
+  [[nodiscard]] Scenario scenario(const std::vector<std::string>& settings) const;
+  /// scenario_profile() of such a scenario.
+  [[nodiscard]] std::shared_ptr<const Profile> profile(const Scenario& scenario);
+  /// The job of a policy under settings; an empty name is the first policy. Raises InputError as
+  /// parse_scenario(), find_policy() and scenario_profile().
+  [[nodiscard]] Job job(const std::string& policy, const std::vector<std::string>& settings);
+
+ private:
+  /// Jobs that have one plan.
+  struct Planned {
+    std::string key;
+    std::shared_ptr<MadeOnce<PlannedRun>> planned;
+    std::map<std::string, std::shared_ptr<MadeOnce<PricedBatches>>> priced;
+  };
+
+  [[nodiscard]] RunStages stages(const std::string& policy,
+                                 const std::vector<std::string>& settings);
+  void forget_oldest();
+
+  const Scenario& scenario_;
+  std::string option_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const Profile>> profiles_;  ///< By path.
+  std::list<Planned> plans_;                                        ///< The latest one first.
+};
+
+}  // namespace stepsim

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "costmodel/model/batch_shape.h"
+#include "costmodel/records/profile.h"
+#include "sim/batching/policy.h"
+#include "sim/predict/batch_plan.h"
+#include "sim/scenario/scenario.h"
+
+namespace stepsim {
+
+/// What a run knows of a micro-batch. Many are alike.
+struct RunBatch {
+  BatchShape shape;
+  std::int64_t samples = 0;  ///< The shape counts the rows that they are packed into.
+  std::uint32_t price = 0;   ///< In PlannedRun::priced_shapes.
+};
+
+/// The first stage of a run: the batches of a policy, without any price.
+struct PlannedRun {
+  PlannedData data;
+  std::vector<RunBatch> different;
+  /// Which of the different ones each micro-batch is: by step, then rank, then micro-batch.
+  std::vector<std::uint32_t> batches;
+  /// The shapes that prices depend on, each once: without varlen attention how much of a batch is
+  /// padding does not matter.
+  std::vector<BatchShape> priced_shapes;
+
+  /// One micro-batch by its number.
+  [[nodiscard]] const RunBatch& batch(std::size_t number) const {
+    return different[batches[number]];
+  }
+};
+
+/// Plans the steps of a scenario, whose attention is the policy's. Raises InputError: see
+/// plan_steps().
+[[nodiscard]] PlannedRun plan_run(const Scenario& scenario,
+                                  const BatchingPolicy& policy,
+                                  const Profile& profile);
+
+/// The shape that caches know a batch by: of varlen attention its tokens alone.
+[[nodiscard]] BatchShape cached_shape(const Scenario& scenario, const BatchShape& batch);
+
+/// The cached shapes of the first epoch, by step, rank and micro-batch; a rank that has fewer
+/// batches than others has none without samples at its end. Empty for a played plan.
+[[nodiscard]] std::vector<BatchShape> epoch_shapes(const Scenario& scenario,
+                                                   const BatchingPolicy& policy,
+                                                   const PlannedData& planned);
+
+}  // namespace stepsim

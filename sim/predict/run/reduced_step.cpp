@@ -1,0 +1,154 @@
+#include "sim/predict/run/reduced_step.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "costmodel/base/index.h"
+#include "sim/ddp/compiled_graphs.h"
+#include "sim/predict/bucket_lists.h"
+#include "sim/predict/scenario_profile.h"
+#include "sim/predict/step_cost.h"
+
+namespace stepsim {
+namespace {
+
+/// Whether the host of a recorded model does not run ahead of its GPU: it waited for it, or loading
+/// takes times of the GPU's own clock, in which the device was idle.
+bool recorded_host_waits(const Scenario& scenario, const Profile& profile) {
+  return prices_recorded_model(scenario, profile) && !profile.host_is_device &&
+         profile.recorded->host_syncs;
+}
+
+/// Whether the engine's rules are those that the recurrence has: one in-order communicator over all
+/// ranks, a host that may run ahead as far as it likes, no interference.
+bool rules_are_plain(EngineRules rules) {
+  if (!rules.interference.active()) {
+    rules.interference = {};
+  }
+  return rules == EngineRules{};
+}
+
+/// Whether StepSimulator adds nothing to the kernels' times and to collation but what it also adds
+/// for the recurrence. All else must be as by default, members that are added later included.
+bool work_is_plain(const Scenario& scenario) {
+  NoiseOptions noise = scenario.noise;
+  noise.rank_correlation.reset();
+  LoaderOptions loader = scenario.loader;
+  loader.prefetch =
+      LoaderOptions{}.prefetch;  // Prefetching belongs to workers, and here there are none.
+  loader.plan_every = 0;         // How often `plan` is spent, which must be nothing.
+  return noise == NoiseOptions{} && loader == LoaderOptions{};
+}
+
+}  // namespace
+
+ReducedStep::ReducedStep(const Scenario& scenario,
+                         const Profile& profile,
+                         const PlannedRun& planned,
+                         const PricedBatches& priced)
+    : scenario_(scenario),
+      planned_(planned),
+      collectives_(scenario_pricer(scenario, profile)),
+      pricer_(priced.lowering(), scenario, collectives_),
+      buckets_(bucket_lists(scenario)),
+      model_(with_compiled_graphs(
+          ddp_model(scenario.model, step_ops(scenario), scenario.buffer_bytes), scenario.ddp)),
+      host_{priced.costs().host_is_device(),
+            scenario.gloo,
+            scenario.host.step_sync || recorded_host_waits(scenario, profile)},
+      owned_(owned_elements(model_, scenario.ddp.zero_stage, scenario.ranks)),
+      spread_(collectives_.spread(
+          CollectiveKind::AllReduce, scenario.ranks, scenario.placement.nodes())) {
+  find_plain_steps();
+}
+
+EngineRules ReducedStep::engine_rules(const CostFactors& factors) const {
+  EngineRules rules;
+  rules.communicators = ddp_communicators(scenario_.ddp, host_, scenario_.ranks);
+  rules.interference = factors.interference.value_or(scenario_.interference);
+  rules.queue_depth = host_.is_device ? 0 : scenario_.host.queue_depth;
+  return rules;
+}
+
+IterationSequence ReducedStep::iterations() const {
+  const DdpOptions& ddp = scenario_.ddp;
+  return IterationSequence({ddp.static_graph,
+                            ddp.find_unused_parameters,
+                            ddp.broadcast_buffers && !scenario_.buffer_bytes.empty(),
+                            ddp.bucket_rule == BucketRule::PyTorch});
+}
+
+DdpStep ReducedStep::step_without_work(int number, IterationSequence& iterations) const {
+  const DdpOptions& ddp = scenario_.ddp;
+  DdpStep step;
+  step.step = number;
+  for (int m = 0; m < ddp.accumulation_steps; ++m) {
+    step.iterations.push_back(iterations.next(!ddp.no_sync || m + 1 == ddp.accumulation_steps));
+  }
+  step.joining = !ddp.join_steps.empty();
+  step.last_of_join = step.joining && number + 1 == *std::ranges::max_element(ddp.join_steps);
+  if (scenario_.model.sparse_embeddings) {
+    double rows = 0;
+    const std::size_t per_step = at(scenario_.ranks) * at(ddp.accumulation_steps);
+    const std::size_t first = at(std::min(number, scenario_.steps - 1)) * per_step;
+    for (std::size_t i = first; i < first + per_step; ++i) {
+      rows += static_cast<double>(pricer_.input_tokens(planned_.batch(i).shape));
+    }
+    constexpr double kIndexBytes = 8;
+    step.sparse_bytes = rows * (static_cast<double>(scenario_.model.hidden *
+                                                    element_size(scenario_.model.parameter_dtype)) +
+                                kIndexBytes);
+  }
+  return step;
+}
+
+/// Builds the programs of the first steps for one rank, with numbers of work in place of times, and
+/// keeps their schedules if the recurrence knows all of them. From the third step on every program
+/// is like the third one: the buckets were rebuilt by then, and only hooks count steps.
+void ReducedStep::find_plain_steps() {
+  constexpr int kDifferentSteps = 3;
+  const bool hooked = scenario_.ddp.hook != CommunicationHook::None;
+  if (hooked || !work_is_plain(scenario_) || !rules_are_plain(engine_rules({}))) {
+    return;
+  }
+  DdpPrices prices = pricer_.ddp_prices({}, 1);  // Its times of the host; all else has numbers.
+  prices.elements = [this](OpClass op_class, std::int64_t count, double) {
+    Kernel kernel;
+    kernel.label = pricer_.ddp_work(op_class, count);
+    return kernel;
+  };
+  prices.memory = [](double, double) { return Kernel{}; };  // It has no number.
+  prices.transfer = [](CollectiveKind, double, bool) { return Duration::zero(); };
+  prices.channels = [](double) { return 0; };
+  IterationSequence sequence = iterations();
+  std::vector<StepSchedule> schedules;
+  for (int number = 0; number < kDifferentSteps; ++number) {
+    DdpStep step = step_without_work(number, sequence);
+    step.ranks.resize(1);
+    step.ranks.front().owned_elements = owned_.front();
+    for (Iteration& iteration : step.iterations) {
+      iteration.rebuilds = false;  // The recurrence leaves the rebuild's two small broadcasts out.
+      step.ranks.front().micro_batches.push_back(pricer_.numbered(planned_.batch(0).shape));
+    }
+    const auto schedule =
+        schedule_of(ddp_program(model_, buckets_, scenario_.ddp, host_, prices, step), host_);
+    if (!schedule) {
+      return;
+    }
+    schedules.push_back(*schedule);
+  }
+  if (schedules[1] != schedules[2]) {
+    return;
+  }
+  schedules.pop_back();
+  for (StepSchedule& schedule : schedules) {
+    PlainStep& step = plain_steps_.emplace_back();
+    for (const CollectiveUse& use : schedule.collectives) {
+      step.all_reduce.push_back(pricer_.collective_seconds(use.kind, use.bytes));
+    }
+    step.schedule = std::move(schedule);
+  }
+  pricer_.price_ddp_work(OpClass::GradientCopyOut);
+}
+
+}  // namespace stepsim

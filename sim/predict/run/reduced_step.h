@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "costmodel/network/collective_pricer.h"
+#include "costmodel/records/profile.h"
+#include "sim/ddp/ddp_program.h"
+#include "sim/engine/engine.h"
+#include "sim/predict/run/planned_run.h"
+#include "sim/predict/run/priced_batches.h"
+#include "sim/predict/step_pricer.h"
+#include "sim/scenario/scenario.h"
+
+namespace stepsim {
+
+/// One step in the form that the recurrence plays.
+struct PlainStep {
+  StepSchedule schedule;
+  std::vector<double> all_reduce;  ///< [bucket] seconds.
+};
+
+/// The third stage of a run: how a step's gradients are reduced. It has the buckets, the schedules
+/// of the steps and the prices of their collectives.
+class ReducedStep {
+ public:
+  /// All references must outlive this. Raises InputError: a collective that the profile refuses.
+  ReducedStep(const Scenario& scenario,
+              const Profile& profile,
+              const PlannedRun& planned,
+              const PricedBatches& priced);
+  ReducedStep(const ReducedStep&) = delete;
+  ReducedStep& operator=(const ReducedStep&) = delete;
+
+  [[nodiscard]] const DdpBuckets& buckets() const { return buckets_; }
+  [[nodiscard]] const DdpModel& model() const { return model_; }
+  [[nodiscard]] const DdpHost& host() const { return host_; }
+  /// Prices of the step's work. Further collectives are priced when they are met.
+  [[nodiscard]] const StepPricer& pricer() const { return pricer_; }
+  [[nodiscard]] StepPricer& pricer() { return pricer_; }
+  /// [rank] Elements of the optimizer's state.
+  [[nodiscard]] const std::vector<std::int64_t>& owned() const { return owned_; }
+  /// Quantiles of a single all-reduce over its mean.
+  [[nodiscard]] const std::vector<double>& all_reduce_spread() const { return spread_; }
+  /// Whether the max-plus recurrence plays the steps. It does where their programs hold nothing
+  /// else than it knows; see schedule_of().
+  [[nodiscard]] bool plain() const { return !plain_steps_.empty(); }
+  /// The first step and all others; empty unless plain().
+  [[nodiscard]] const std::vector<PlainStep>& plain_steps() const { return plain_steps_; }
+
+  [[nodiscard]] EngineRules engine_rules(const CostFactors& factors) const;
+  [[nodiscard]] IterationSequence iterations() const;
+  /// Describes what all ranks have in common in a step, without their work, and advances
+  /// `iterations` by one step.
+  [[nodiscard]] DdpStep step_without_work(int number, IterationSequence& iterations) const;
+
+ private:
+  void find_plain_steps();
+
+  const Scenario& scenario_;
+  const PlannedRun& planned_;
+  CollectivePricer collectives_;
+  StepPricer pricer_;
+  DdpBuckets buckets_;
+  DdpModel model_;
+  DdpHost host_;
+  std::vector<std::int64_t> owned_;
+  std::vector<double> spread_;
+  std::vector<PlainStep> plain_steps_;
+};
+
+}  // namespace stepsim

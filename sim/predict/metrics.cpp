@@ -128,6 +128,20 @@ void StepTimeTally::add(const StepSums& sums) {
   sums_.hidden_ms += sums.hidden_ms;
 }
 
+void StepTimeTally::scale(double factor) {
+  for (double& step : sums_.step_ms) {
+    step *= factor;
+  }
+  for (RankTimes& rank : sums_.ranks) {
+    for (const auto time : kTimes) {
+      rank.*time *= factor;
+    }
+  }
+  for (double* sum : {&sums_.std_over_ranks, &sums_.communication_ms, &sums_.hidden_ms}) {
+    *sum *= factor;
+  }
+}
+
 void StepTimeTally::set_means(std::vector<RankMeans>& ranks, PredictionSummary& summary) const {
   const auto steps = static_cast<double>(sums_.step_ms.size());
   RankTimes all;

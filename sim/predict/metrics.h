@@ -54,6 +54,8 @@ class StepTimeTally {
  public:
   void add(const StepTimeline& timeline);
   void add(const StepSums& sums);
+  /// Multiplies all times that were added.
+  void scale(double factor);
   /// Makes room for the times of so many steps, so that adding them moves none.
   void reserve(std::size_t steps) { sums_.step_ms.reserve(steps); }
   /// Returns the time of every step added, in order.

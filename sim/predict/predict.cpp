@@ -208,7 +208,12 @@ Prediction predict(const Job& job, const PredictOptions& options) {
   prediction.summary.step_time_ms = step_times_without_noise(times.step_ms());
   if (options.noise_runs > 0) {
     add_noise_runs(run,
-                   {options.noise_runs, options.paired_draws, options.threads, options.on_progress},
+                   {options.noise_runs,
+                    options.paired_draws,
+                    options.most_noisy_steps,
+                    options.threads,
+                    options.on_progress},
+                   times.step_ms(),
                    prediction);
   }
   prediction.shapes = shape_summary(run, prediction);

@@ -16,6 +16,7 @@ namespace stepsim {
 
 struct PredictOptions {
   int noise_runs = 100;           ///< Runs with the profile's noise and errors drawn; 0: none.
+  int most_noisy_steps = 0;       ///< NoiseRunOptions::most_steps.
   bool paired_draws = false;      ///< Fills in Prediction::paired_step_ms, where there is noise.
   bool training_effects = false;  ///< Fills in Prediction::training.
   /// Whether Prediction::steps are kept, which take much memory for many steps and ranks. They

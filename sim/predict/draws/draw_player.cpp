@@ -5,6 +5,7 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/target_clones.h"
 #include "costmodel/compute/shared_cores.h"
 #include "sim/engine/time_limit.h"
 
@@ -13,12 +14,103 @@ namespace {
 
 constexpr double kMs = 1e3;
 /// Kinds of batches whose times are kept: those of a step with few shapes.
-constexpr std::size_t kKnownKinds = 256;
+constexpr std::size_t kKnownKinds = 4096;
 /// Keeps the generator of the links apart from that of the ranks.
 constexpr std::uint64_t kOfLinks = 0xD1B54A32D192ED03;
 
+/// Marks in a rank's work of a step; those of the buckets follow, then the end of the backward.
+constexpr std::size_t kDataMark = 0;
+constexpr std::size_t kForwardMark = 1;
+constexpr std::size_t kFirstBucketMark = 2;
+
 double later(double a, double b) {
   return a > b ? a : b;
+}
+
+/// Whether a rank takes the same time whenever it has the same batch, and batches repeat so often
+/// that rows of their work are worth it.
+bool repeats(const Run& run, const FoldedSteps& folded, std::size_t steps) {
+  const Jitter& jitter = run.loads().jitter;
+  constexpr std::size_t kMostRows = 8192;
+  const std::vector<std::uint32_t> classes = classes_of_ranks(run.loads());
+  const std::size_t rows = (1 + *std::ranges::max_element(classes)) * folded.kinds();
+  return rows <= kMostRows && 4 * rows <= steps * classes.size() && jitter.log_normal.log_sd == 0 &&
+         jitter.quantiles.empty() && run.loads().by_rank && run.loads().cores == 0 &&
+         run.loads().shape_stalls.empty();
+}
+
+/// out = the later of device + by_device and host + by_host, in each lane.
+STEPSIM_TARGET_CLONES void go_on(const double* device,
+                                 const double* host,
+                                 const double* by_device,
+                                 const double* by_host,
+                                 std::size_t lanes,
+                                 double* out) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double a = device[l] + by_device[l];
+    const double b = host[l] + by_host[l];
+    out[l] = a > b ? a : b;
+  }
+}
+
+/// out = slowness * (load * model + ddp), in each lane.
+STEPSIM_TARGET_CLONES void work_times(const double* slowness,
+                                      const double* load,
+                                      const double* model,
+                                      const double* ddp,
+                                      std::size_t lanes,
+                                      double* out) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    out[l] = slowness[l] * (load[l] * model[l] + ddp[l]);
+  }
+}
+
+/// Works on a device from when the host has launched the first op: device = the later of itself and
+/// host + launched * launch, plus work.
+STEPSIM_TARGET_CLONES void work_on(const double* host,
+                                   double launched,
+                                   const double* launch,
+                                   const double* work,
+                                   std::size_t lanes,
+                                   double* device) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double there = host[l] + launched * launch[l];
+    device[l] = (device[l] > there ? device[l] : there) + work[l];
+  }
+}
+
+/// The same where only the ops from a later one on can be critical.
+STEPSIM_TARGET_CLONES void work_later_on(const double* host,
+                                         double launched,
+                                         const double* launch,
+                                         const double* critical,
+                                         std::size_t lanes,
+                                         double* device) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double there = host[l] + launched * launch[l] + critical[l];
+    device[l] = device[l] > there ? device[l] : there;
+  }
+}
+
+/// Moves the latest launches of all buckets behind those of a rank: [bucket][lane].
+STEPSIM_TARGET_CLONES void add_launches(const double* device,
+                                        const double* host,
+                                        const double* by_device,
+                                        const double* by_host,
+                                        std::size_t buckets,
+                                        std::size_t lanes,
+                                        double* latest) {
+  for (std::size_t b = 0; b < buckets; ++b) {
+    for (std::size_t l = 0; l < lanes; ++l) {
+      const double on_device = device[l] + by_device[l];
+      const double on_host = host[l] + by_host[l];
+      const double launch = on_device > on_host ? on_device : on_host;
+      latest[l] = launch > latest[l] ? launch : latest[l];
+    }
+    by_device += lanes;
+    by_host += lanes;
+    latest += lanes;
+  }
 }
 
 }  // namespace
@@ -26,6 +118,7 @@ double later(double a, double b) {
 DrawPlayer::DrawPlayer(const Run& run,
                        const FoldedSteps& first,
                        const FoldedSteps& others,
+                       std::span<const int> steps,
                        int number,
                        std::span<const Draw> draws)
     : run_(run),
@@ -40,6 +133,9 @@ DrawPlayer::DrawPlayer(const Run& run,
       common_(lanes_),
       stall_(lanes_),
       drawn_(draws),
+      steps_(steps),
+      repeats_(repeats(run, others, steps.size())),
+      class_of_rank_(classes_of_ranks(run.loads())),
       host_(ranks_ * lanes_),
       device_(ranks_ * lanes_),
       start_(ranks_ * draws_),
@@ -72,11 +168,13 @@ DrawPlayer::DrawPlayer(const Run& run,
     link_noise_.emplace_back(seed ^ kOfLinks);
   }
   sums_.ranks.resize(ranks_);
-  sums_.step_ms.reserve(at(run.scenario().steps - run.scenario().warmup_steps) * draws_);
+  steady_steps_ = at(static_cast<int>(std::ranges::count_if(
+      steps_, [&](const int step) { return step >= run.scenario().warmup_steps; })));
+  sums_.step_ms.reserve(steady_steps_ * draws_);
 }
 
 std::vector<double> DrawPlayer::mean_ms(std::size_t run) const {
-  const auto steps = static_cast<double>(run_.scenario().steps - run_.scenario().warmup_steps);
+  const auto steps = static_cast<double>(steady_steps_);
   return mapped(std::span(total_ms_).subspan(run * draws_, draws_),
                 [&](double ms) { return ms / steps; });
 }
@@ -134,12 +232,12 @@ void DrawPlayer::play(const std::function<void(int step)>& on_step) {
     }
     return seconds;
   };
-  const int steps = run_.scenario().steps;
   const Lanes first_ddp = ddp_times(first_);
   play_step(0, first_, first_ddp, transfers(first_));
   const Lanes ddp = ddp_times(others_);
   const Lanes transfer = transfers(others_);
-  for (int step = 1; step < steps; ++step) {
+  rows_.clear();
+  for (const int step : steps_.subspan(1)) {
     on_step(step);
     play_step(step, others_, ddp, transfer);
   }
@@ -182,7 +280,9 @@ void DrawPlayer::play_step(int step,
                            const Lanes& transfer) {
   const bool steady = step >= run_.scenario().warmup_steps;
   const std::size_t buckets = folded.copy_out().size();
-  draw_slowness();
+  if (!repeats_ || step == 0) {
+    draw_slowness();
+  }
   if (!core_factor_.empty()) {
     share_cores(step);
   }
@@ -201,22 +301,10 @@ void DrawPlayer::play_step(int step,
 }
 
 void DrawPlayer::compute(int step, std::size_t rank, const FoldedSteps& folded, const Lanes& ddp) {
-  const std::size_t batch = at(step) * ranks_ + rank;
-  const std::uint32_t kind = folded.kind_of(batch);
-  const double* model = model_times(folded, kind);
   double* host = &host_[rank * lanes_];
   double* device = &device_[rank * lanes_];
-  const double* slowness = &slowness_[rank * lanes_];
   const bool steady = step >= run_.scenario().warmup_steps;
-  const double factor = run_.loads().batch_factor[batch];
-  for (std::size_t l = 0; l < lanes_; ++l) {
-    load_[l] = factor;
-  }
-  if (!core_factor_.empty()) {
-    for (std::size_t l = 0; l < lanes_; ++l) {
-      load_[l] *= core_factor_[rank * lanes_ + l];
-    }
-  }
+  const std::size_t buckets = folded.copy_out().size();
   if (run_.reduced().host().is_device) {
     for (std::size_t l = 0; l < lanes_; ++l) {
       host[l] = later(host[l], device[l]);
@@ -226,6 +314,53 @@ void DrawPlayer::compute(int step, std::size_t rank, const FoldedSteps& folded, 
   std::copy(device, device + draws_, start);
   for (std::size_t l = 0; l < lanes_; ++l) {
     step_start_[l] = later(step_start_[l], device[l]);
+  }
+  if (repeats_) {
+    compute_by_row(row_of(step, rank, folded, ddp), rank, buckets, steady);
+  } else {
+    std::copy(start, start + draws_, before_.begin());
+    const auto part = [&](double RankTimes::*time) {
+      if (steady) {
+        add_times(rank, time, before_.data(), device);
+      }
+      std::copy(device, device + draws_, before_.begin());
+    };
+    play_work(step, rank, folded, ddp, host, device, [&](std::size_t mark) {
+      if (mark == kDataMark) {
+        part(&RankTimes::data_ms);
+      } else if (mark == kForwardMark) {
+        part(&RankTimes::forward_ms);
+      } else if (mark == kFirstBucketMark + buckets) {
+        part(&RankTimes::backward_ms);
+      } else {
+        double* launched = &launched_[(mark - kFirstBucketMark) * lanes_];
+        for (std::size_t l = 0; l < lanes_; ++l) {
+          launched[l] = later(launched[l], later(host[l], device[l]));
+        }
+      }
+    });
+  }
+  for (std::size_t d = 0; d < draws_; ++d) {
+    backward_end_[d] = later(backward_end_[d], device[d]);
+  }
+}
+
+void DrawPlayer::play_work(int step,
+                           std::size_t rank,
+                           const FoldedSteps& folded,
+                           const Lanes& ddp,
+                           double* host,
+                           double* device,
+                           const std::function<void(std::size_t mark)>& mark) {
+  const std::size_t batch = at(step) * ranks_ + rank;
+  const std::uint32_t kind = folded.kind_of(batch);
+  const double* model = model_times(folded, kind);
+  const double* slowness = &slowness_[rank * lanes_];
+  std::ranges::fill(load_, run_.loads().batch_factor[batch]);
+  if (!core_factor_.empty()) {
+    for (std::size_t l = 0; l < lanes_; ++l) {
+      load_[l] *= core_factor_[rank * lanes_ + l];
+    }
   }
   const double collate =
       run_.differs_by(Change::NoData) ? 0 : folded.row(kind)[FoldedSteps::kCollateColumn];
@@ -242,27 +377,78 @@ void DrawPlayer::compute(int step, std::size_t rank, const FoldedSteps& folded, 
       }
     }
   };
-  const auto part = [&](double RankTimes::*time, const double* from) {
-    if (steady) {
-      add_times(rank, time, from, device);
-    }
-    std::copy(device, device + draws_, before_.begin());
-  };
-  part(&RankTimes::data_ms, start);
+  mark(kDataMark);
   pass(folded.forward());
-  part(&RankTimes::forward_ms, before_.data());
+  mark(kForwardMark);
   const std::size_t buckets = folded.copy_out().size();
-  for (std::size_t b = 0; b < buckets; ++b) {
+  for (std::size_t b = 0; b <= buckets; ++b) {
     pass(folded.backward()[b]);
-    double* launched = &launched_[b * lanes_];
-    for (std::size_t l = 0; l < lanes_; ++l) {
-      launched[l] = later(launched[l], later(host[l], device[l]));
-    }
+    mark(kFirstBucketMark + b);
   }
-  pass(folded.backward()[buckets]);
-  part(&RankTimes::backward_ms, before_.data());
-  for (std::size_t d = 0; d < draws_; ++d) {
-    backward_end_[d] = later(backward_end_[d], device[d]);
+}
+
+/// Plays the work once with a host that is never behind, and once with a device that never is.
+const DrawPlayer::Row& DrawPlayer::row_of(int step,
+                                          std::size_t rank,
+                                          const FoldedSteps& folded,
+                                          const Lanes& ddp) {
+  const std::uint64_t key =
+      (std::uint64_t{class_of_rank_[rank]} << 32U) | folded.kind_of(at(step) * ranks_ + rank);
+  const auto [place, is_new] = rows_.try_emplace(key);
+  Row& row = place->second;
+  if (!is_new) {
+    return row;
+  }
+  constexpr double kLongAgo = -1e30;
+  const std::size_t buckets = folded.copy_out().size();
+  const std::size_t marks = kFirstBucketMark + buckets + 1;
+  row.device.resize(marks * lanes_);
+  row.host.resize(marks * lanes_);
+  Lanes host(lanes_, kLongAgo);
+  Lanes device(lanes_, 0.0);
+  play_work(step, rank, folded, ddp, host.data(), device.data(), [&](std::size_t mark) {
+    std::ranges::copy(device, row.device.begin() + static_cast<std::ptrdiff_t>(mark * lanes_));
+  });
+  row.launches.assign(lanes_, 0.0);
+  device.assign(lanes_, kLongAgo);
+  play_work(step, rank, folded, ddp, row.launches.data(), device.data(), [&](std::size_t mark) {
+    const bool is_launch = mark >= kFirstBucketMark && mark < kFirstBucketMark + buckets;
+    for (std::size_t l = 0; l < lanes_; ++l) {
+      row.host[mark * lanes_ + l] = is_launch ? later(device[l], row.launches[l]) : device[l];
+    }
+  });
+  return row;
+}
+
+void DrawPlayer::compute_by_row(const Row& row,
+                                std::size_t rank,
+                                std::size_t buckets,
+                                bool steady) {
+  double* host = &host_[rank * lanes_];
+  double* device = &device_[rank * lanes_];
+  const auto at_mark = [&](std::size_t mark, std::size_t lanes, double* out) {
+    go_on(device, host, &row.device[mark * lanes_], &row.host[mark * lanes_], lanes, out);
+  };
+  const std::size_t end = kFirstBucketMark + buckets;
+  if (steady) {
+    at_mark(kDataMark, draws_, before_.data());
+    add_times(rank, &RankTimes::data_ms, &start_[rank * draws_], before_.data());
+    at_mark(kForwardMark, draws_, work_.data());
+    add_times(rank, &RankTimes::forward_ms, before_.data(), work_.data());
+  }
+  add_launches(device,
+               host,
+               &row.device[kFirstBucketMark * lanes_],
+               &row.host[kFirstBucketMark * lanes_],
+               buckets,
+               lanes_,
+               launched_.data());
+  at_mark(end, lanes_, device);
+  if (steady) {
+    add_times(rank, &RankTimes::backward_ms, work_.data(), device);
+  }
+  for (std::size_t l = 0; l < lanes_; ++l) {
+    host[l] += row.launches[l];
   }
 }
 
@@ -295,22 +481,16 @@ void DrawPlayer::advance(const FoldedSteps& folded,
     const double* of_model = number < folded.model_suffixes() ? model + number * lanes : nullptr;
     double* time = s == 0 ? work : critical;
     if (of_model != nullptr) {
-      for (std::size_t l = 0; l < lanes; ++l) {
-        time[l] = slowness[l] * (load[l] * of_model[l] + of_ddp[l]);
-      }
+      work_times(slowness, load, of_model, of_ddp, lanes, time);
     } else {
       for (std::size_t l = 0; l < lanes; ++l) {
         time[l] = slowness[l] * of_ddp[l];
       }
     }
     if (s == 0) {
-      for (std::size_t l = 0; l < lanes; ++l) {
-        device[l] = later(device[l], host[l] + launched * launch[l]) + work[l];
-      }
+      work_on(host, launched, launch, work, lanes, device);
     } else {
-      for (std::size_t l = 0; l < lanes; ++l) {
-        device[l] = later(device[l], host[l] + launched * launch[l] + critical[l]);
-      }
+      work_later_on(host, launched, launch, critical, lanes, device);
     }
   }
   for (std::size_t l = 0; l < lanes; ++l) {

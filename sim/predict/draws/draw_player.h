@@ -26,15 +26,17 @@ using Draw = std::vector<DrawnCosts>;
 /// not rounded to nanoseconds here; else the lanes do what closed_form_step() does.
 class DrawPlayer {
  public:
-  /// `first`, `others`: the first step and those that follow. `number`: that of the first of
-  /// `draws`, of which the jitter is drawn. All references must outlive the player.
+  /// `first`, `others`: the first step and those that follow. `steps`: the numbers of those that
+  /// are played, the first step among them. `number`: that of the first of `draws`, of which the
+  /// jitter is drawn. All references must outlive the player.
   DrawPlayer(const Run& run,
              const FoldedSteps& first,
              const FoldedSteps& others,
+             std::span<const int> steps,
              int number,
              std::span<const Draw> draws);
 
-  /// Plays all steps. Raises InputError: the simulated clock passes kTimeLimit.
+  /// Plays the steps. Raises InputError: the simulated clock passes kTimeLimit.
   void play(const std::function<void(int step)>& on_step);
 
   /// Hands out the sums over the steady steps of the first run of each draw, over all draws.
@@ -47,6 +49,15 @@ class DrawPlayer {
  private:
   using Lanes = std::vector<double>;
 
+  /// A rank's work in a step, from its beginning to each of these marks: the batch is there, the
+  /// forward ends, each bucket is launched, the backward ends. From clocks of host and device it
+  /// comes to the later of device + Row::device and host + Row::host.
+  struct Row {
+    Lanes device;    ///< [mark][lane]
+    Lanes host;      ///< [mark][lane]
+    Lanes launches;  ///< [lane] What the host takes for all of it.
+  };
+
   /// The times of the suffixes of one kind of batch before slowness and load: [suffix][lane].
   [[nodiscard]] const double* model_times(const FoldedSteps& folded, std::uint32_t kind);
   [[nodiscard]] Lanes ddp_times(const FoldedSteps& folded) const;
@@ -54,6 +65,20 @@ class DrawPlayer {
   void share_cores(int step);
   void play_step(int step, const FoldedSteps& folded, const Lanes& ddp, const Lanes& transfer);
   void compute(int step, std::size_t rank, const FoldedSteps& folded, const Lanes& ddp);
+  void compute_by_row(const Row& row, std::size_t rank, std::size_t buckets, bool steady);
+  /// Moves the clocks of a rank by its work in a step, and calls `mark` with each mark's number.
+  void play_work(int step,
+                 std::size_t rank,
+                 const FoldedSteps& folded,
+                 const Lanes& ddp,
+                 double* host,
+                 double* device,
+                 const std::function<void(std::size_t mark)>& mark);
+  /// The row of the work that a rank has in this step.
+  [[nodiscard]] const Row& row_of(int step,
+                                  std::size_t rank,
+                                  const FoldedSteps& folded,
+                                  const Lanes& ddp);
   void reduce(const FoldedSteps& folded, const Lanes& transfer, bool steady);
   void finish(int step, std::size_t rank, const FoldedSteps& folded, const Lanes& ddp);
   void end_step(bool steady);
@@ -88,7 +113,12 @@ class DrawPlayer {
   std::vector<NoiseDraws> noise_;       ///< [draw] For the jitter of the ranks.
   std::vector<NoiseDraws> link_noise_;  ///< [draw] For the spread of the all-reduces.
   std::span<const Draw> drawn_;
-  Lanes host_;  ///< [rank][lane] The clocks.
+  std::span<const int> steps_;
+  std::size_t steady_steps_ = 0;
+  /// Whether rows are made: a rank takes the same time whenever it has the same batch.
+  bool repeats_ = false;
+  std::vector<std::uint32_t> class_of_rank_;  ///< Ranks of one class take the same time.
+  Lanes host_;                                ///< [rank][lane] The clocks.
   Lanes device_;
   Lanes start_;        ///< [rank][draw] Where the step began.
   Lanes slowness_;     ///< [rank][lane] In this step.
@@ -106,6 +136,7 @@ class DrawPlayer {
   Lanes total_ms_;                            ///< [lane] Sum of the steady steps.
   const FoldedSteps* known_steps_ = nullptr;  ///< Whose kinds are known.
   std::unordered_map<std::uint32_t, Lanes> known_;
+  std::unordered_map<std::uint64_t, Row> rows_;  ///< By class of rank and kind of batch.
   StepSums sums_;
   std::vector<double> longest_ms_;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <numeric>
 
 #include "costmodel/base/quantile.h"
 #include "sim/predict/draws/drawn_factors.h"
@@ -111,6 +113,35 @@ void add_stalls(const StallNoise& stalls,
   }
 }
 
+/// The steps that runs with noise play.
+struct NoisySteps {
+  std::vector<int> numbers;  ///< The first step, then steady ones, or all.
+  double scale = 1;          ///< The mean of all steady steps over that of those played.
+};
+
+/// `step_ms`: the steady steps without noise.
+NoisySteps noisy_steps(const Run& run, int most, const std::vector<double>& step_ms) {
+  const int first = run.scenario().warmup_steps;
+  const int steady = run.scenario().steps - first;
+  NoisySteps steps;
+  if (most == 0 || steady <= most || !run.reduced().plain()) {
+    steps.numbers.resize(at(run.scenario().steps));
+    std::iota(steps.numbers.begin(), steps.numbers.end(), 0);
+    return steps;
+  }
+  if (first > 0) {
+    steps.numbers.push_back(0);
+  }
+  std::vector<double> played;
+  for (int i = 0; i < most; ++i) {
+    const int step = static_cast<int>(std::int64_t{i} * steady / most);
+    steps.numbers.push_back(first + step);
+    played.push_back(step_ms[at(step)]);
+  }
+  steps.scale = mean(step_ms) / mean(played);
+  return steps;
+}
+
 }  // namespace
 
 int affordable_plain_runs(double batches, int wanted) {
@@ -118,7 +149,10 @@ int affordable_plain_runs(double batches, int wanted) {
   return between(kMaxRankSteps / batches, wanted);
 }
 
-void add_noise_runs(Run& run, const NoiseRunOptions& options, Prediction& prediction) {
+void add_noise_runs(Run& run,
+                    const NoiseRunOptions& options,
+                    const std::vector<double>& step_ms,
+                    Prediction& prediction) {
   const int count = affordable_runs(run, options.runs);
   const PassDraws passes = pass_draws(run);
   ErrorDraws errors(run.scenario().seed, count);
@@ -139,7 +173,9 @@ void add_noise_runs(Run& run, const NoiseRunOptions& options, Prediction& predic
       draw.push_back({std::move(factors), 1});
     }
   }
-  const PlayedDraws played = play_draws(run, draws, options.threads, options.on_progress);
+  const NoisySteps steps = noisy_steps(run, options.most_steps, step_ms);
+  PlayedDraws played = play_draws(run, draws, steps.numbers, options.threads, options.on_progress);
+  played.scale(steps.scale);
   std::vector<double> means;
   for (std::size_t i = 0; i < draws.size(); ++i) {
     const double drawn_ms = played.mean_ms[1][i];

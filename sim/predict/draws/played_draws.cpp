@@ -57,6 +57,7 @@ struct PlayedPart {
 
 PlayedDraws play_lanes(const Run& run,
                        const std::vector<Draw>& draws,
+                       const std::vector<int>& steps,
                        int threads,
                        const ProgressCallback& on_progress) {
   const DrawnRanges ranges = ranges_of(run, draws);
@@ -68,7 +69,7 @@ PlayedDraws play_lanes(const Run& run,
   std::vector<PlayedPart> played_parts(parts);
   const std::size_t lanes = draws.size() * draws.front().size();
   constexpr std::size_t kWorthThreads = 200'000;  // Steps of a rank: some milliseconds.
-  const int wanted = batches * lanes < kWorthThreads ? 1 : threads;
+  const int wanted = steps.size() * of_first * lanes < kWorthThreads ? 1 : threads;
   const std::thread::id caller = std::this_thread::get_id();
   std::atomic<std::size_t> done{0};
   const auto share = [&](double of_part) {
@@ -77,8 +78,12 @@ PlayedDraws play_lanes(const Run& run,
   parallel_for(parts, wanted, [&](std::size_t part) {
     const std::size_t number = part * kTogether;
     const std::size_t count = std::min(kTogether, draws.size() - number);
-    DrawPlayer player(
-        run, first, others, static_cast<int>(number), std::span(draws).subspan(number, count));
+    DrawPlayer player(run,
+                      first,
+                      others,
+                      steps,
+                      static_cast<int>(number),
+                      std::span(draws).subspan(number, count));
     player.play([&](int step) {
       if (on_progress && std::this_thread::get_id() == caller) {
         on_progress(share(static_cast<double>(step) / run.scenario().steps));
@@ -96,7 +101,7 @@ PlayedDraws play_lanes(const Run& run,
   const auto append = [](std::vector<double>& to, const std::vector<double>& from) {
     to.insert(to.end(), from.begin(), from.end());
   };
-  played.jitter.reserve(at(run.scenario().steps - run.scenario().warmup_steps) * draws.size());
+  played.jitter.reserve(steps.size() * draws.size());
   for (PlayedPart& part : played_parts) {
     played.jitter.add(part.sums);
     append(played.longest_ms, part.longest_ms);
@@ -142,11 +147,24 @@ PlayedDraws play_engine(Run& run,
 
 }  // namespace
 
+void PlayedDraws::scale(double factor) {
+  if (factor == 1) {
+    return;
+  }
+  const auto multiply = [&](std::vector<double>& times) {
+    std::ranges::for_each(times, [&](double& time) { time *= factor; });
+  };
+  jitter.scale(factor);
+  multiply(longest_ms);
+  std::ranges::for_each(mean_ms, multiply);
+}
+
 PlayedDraws play_draws(Run& run,
                        const std::vector<Draw>& draws,
+                       const std::vector<int>& steps,
                        int threads,
                        const ProgressCallback& on_progress) {
-  return run.reduced().plain() ? play_lanes(run, draws, threads, on_progress)
+  return run.reduced().plain() ? play_lanes(run, draws, steps, threads, on_progress)
                                : play_engine(run, draws, on_progress);
 }
 

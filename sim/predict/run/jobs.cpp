@@ -84,9 +84,8 @@ RunStages Jobs::stages(const std::string& policy, const std::vector<std::string>
   }
   RunStages stages;
   stages.planned = known->planned;
-  stages.priced =
-      known->priced.try_emplace(settings_until(Stage::Priced, settings), stages.priced)
-          .first->second;
+  stages.priced = known->priced.try_emplace(settings_until(Stage::Priced, settings), stages.priced)
+                      .first->second;
   return stages;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "costmodel/base/index.h"
@@ -35,30 +34,26 @@ STEPSIM_TARGET_CLONES void add_launches(const std::int64_t* device,
 }  // namespace
 
 bool PlainPlayer::plays(const Run& run) {
-  return run.reduced().plain() && run.loads().by_rank && run.loads().shape_stalls.empty() &&
-         run.loads().cores == 0;
+  if (!run.reduced().plain() || !run.loads().by_rank || !run.loads().shape_stalls.empty() ||
+      run.loads().cores > 0) {
+    return false;
+  }
+  constexpr std::size_t kFewRows = 1024;
+  const std::vector<std::uint32_t> classes = classes_of_ranks(run.loads());
+  const std::size_t rows = (1 + *std::ranges::max_element(classes)) * run.priced().prices().size();
+  return rows <= kFewRows || 4 * rows <= run.batches();
 }
 
 PlainPlayer::PlainPlayer(const Run& run)
     : run_(run),
       prices_(run.priced().prices().size()),
-      host_is_device_(run.reduced().host().is_device) {
-  find_classes();
+      host_is_device_(run.reduced().host().is_device),
+      class_of_rank_(classes_of_ranks(run.loads())),
+      classes_(1 + *std::ranges::max_element(class_of_rank_)) {
   first_ = steps_of(run.reduced().plain_steps().front());
   others_ = steps_of(run.reduced().plain_steps().back());
   timeline_.ranks.resize(class_of_rank_.size());
   timeline_.clocks.resize(class_of_rank_.size());
-}
-
-/// Ranks of one class take the same time for the same batch.
-void PlainPlayer::find_classes() {
-  std::map<std::pair<double, double>, std::uint32_t> known;
-  for (std::size_t rank = 0; rank < at(run_.scenario().ranks); ++rank) {
-    const std::pair factors(run_.loads().rank_factor[rank], run_.loads().batch_factor[rank]);
-    class_of_rank_.push_back(
-        known.try_emplace(factors, static_cast<std::uint32_t>(known.size())).first->second);
-  }
-  classes_ = known.size();
 }
 
 PlainPlayer::Steps PlainPlayer::steps_of(const PlainStep& step) const {

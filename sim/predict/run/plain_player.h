@@ -15,8 +15,8 @@ namespace stepsim {
 /// of work, whatever the number of ranks and steps.
 class PlainPlayer {
  public:
-  /// Whether it plays this run: it is plain, and what a rank computes depends on its batch and the
-  /// rank alone.
+  /// Whether it plays this run: it is plain, what a rank computes depends on its batch and the rank
+  /// alone, and batches repeat so often that rows are worth it.
   [[nodiscard]] static bool plays(const Run& run);
 
   /// The run must outlive the player, which plays() it.
@@ -52,7 +52,6 @@ class PlainPlayer {
     std::vector<Tail> tails;  ///< [class of rank]
   };
 
-  void find_classes();
   [[nodiscard]] Steps steps_of(const PlainStep& step) const;
   void fill(Steps& steps, std::size_t row, std::size_t rank_class, std::size_t batch) const;
   void reduce(const Steps& steps);
@@ -62,7 +61,7 @@ class PlainPlayer {
   std::size_t prices_;
   bool host_is_device_;
   std::vector<std::uint32_t> class_of_rank_;
-  std::size_t classes_ = 0;
+  std::size_t classes_;
   Steps first_;
   Steps others_;
   std::vector<std::int64_t> launched_;  ///< [bucket] The latest launch of the ranks.

@@ -1,6 +1,8 @@
 #include "sim/predict/run/run_loads.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/mapped.h"
@@ -99,6 +101,17 @@ void add_shape_stalls(const Scenario& scenario,
 }
 
 }  // namespace
+
+std::vector<std::uint32_t> classes_of_ranks(const RunLoads& loads) {
+  std::map<std::pair<double, double>, std::uint32_t> known;
+  std::vector<std::uint32_t> classes;
+  for (std::size_t rank = 0; rank < loads.rank_factor.size(); ++rank) {
+    const std::pair factors(loads.rank_factor[rank], loads.batch_factor[rank]);
+    classes.push_back(
+        known.try_emplace(factors, static_cast<std::uint32_t>(known.size())).first->second);
+  }
+  return classes;
+}
 
 RunLoads run_loads(const Scenario& scenario,
                    const Profile& profile,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -28,6 +28,10 @@ struct RunLoads {
   double cores = 0;                      ///< That the ranks of a node share; 0: no limit.
   Jitter jitter;
 };
+
+/// [rank] The number of its class, where loads are by_rank: ranks of one class take the same time
+/// for the same batch.
+[[nodiscard]] std::vector<std::uint32_t> classes_of_ranks(const RunLoads& loads);
 
 /// The loads of a run whose effective scenario this is. Raises InputError: see check_mechanisms().
 [[nodiscard]] RunLoads run_loads(const Scenario& scenario,

@@ -24,6 +24,7 @@ STEPSIM_MEMBERS(
 namespace {
 
 constexpr std::size_t kRound = 16;  // Points priced at a time, whatever the threads.
+constexpr int kNoisySteps = 64;     // Of each run with noise; their mean is that of all steps.
 constexpr std::size_t kFinalists = 8;
 constexpr std::size_t kLeastFinalists = 3;
 constexpr double kFinal = 0.03;  // Finalists beyond these are at most so much slower than the best.
@@ -45,6 +46,7 @@ TunePrice price_of(Jobs& jobs, const std::string& text) {
     PredictOptions options;
     options.threads = 1;
     options.noise_runs = point["noise"].get<bool>() ? options.noise_runs : 0;
+    options.most_noisy_steps = kNoisySteps;
     options.paired_draws = true;
     options.rows = KeptRows::None;
     const Prediction prediction = predict(job, options);

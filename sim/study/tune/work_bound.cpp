@@ -1,9 +1,10 @@
 #include "sim/study/tune/work_bound.h"
 
 #include <algorithm>
-#include <map>
+#include <limits>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
@@ -25,12 +26,13 @@ bool all_ranks_wait(const Scenario& scenario) {
 /// depend on the buckets.
 class PassSeconds {
  public:
-  explicit PassSeconds(Run& run) : run_(run) {
+  explicit PassSeconds(Run& run) : run_(run), model_(run.planned().priced_shapes.size()) {
     const Scenario& scenario = run.scenario();
     const DdpOptions& ddp = scenario.ddp;
     const std::size_t ops = run.reduced().model().completes.size();
     copied_.resize(ops);
     accumulated_.resize(ops);
+    copied_and_accumulated_.resize(ops);
     const bool known = ddp.hook == CommunicationHook::None && ddp.zero_stage < 3 &&
                        ddp.unused_parameters.empty() && !ddp.mixed_param_dtype &&
                        !ddp.mixed_reduce_dtype && !scenario.model.sparse_embeddings;
@@ -58,24 +60,26 @@ class PassSeconds {
       }
       copied_[op] = copied;
       accumulated_[op] = accumulated;
+      copied_and_accumulated_[op] = copied + accumulated;
     }
   }
 
   /// Of micro-batch `number` of a step.
-  [[nodiscard]] double forward(std::size_t batch, std::size_t number) const {
-    return run_.pricer().model_seconds(run_.priced_batch(batch)).first *
-               run_.loads().batch_factor[batch] +
-           (number == 0 ? zeroed_ : 0);
+  [[nodiscard]] double forward(std::size_t batch, std::size_t number) {
+    return model(batch).forward * run_.loads().batch_factor[batch] + (number == 0 ? zeroed_ : 0);
   }
   /// The whole backward of a micro-batch whose gradients are not reduced.
   [[nodiscard]] double backward(std::size_t batch, std::size_t number) {
-    return model_ends(batch).back() * run_.loads().batch_factor[batch] +
+    return model(batch).backward_ends.back() * run_.loads().batch_factor[batch] +
            (number > 0 ? accumulated_.back() : 0);
   }
-  /// Seconds from the beginning of the last backward of a step to the end of an op.
-  [[nodiscard]] double end_of(std::size_t op, std::size_t batch, std::size_t number) {
-    return model_ends(batch)[op] * run_.loads().batch_factor[batch] + copied_[op] +
-           (number > 0 ? accumulated_[op] : 0);
+  /// [op] Seconds from the beginning of the last backward of a step to the end of an op: a factor
+  /// on the model's own, and what DDP adds.
+  [[nodiscard]] std::span<const double> model_ends(std::size_t batch) {
+    return model(batch).backward_ends;
+  }
+  [[nodiscard]] std::span<const double> ddp_ends(std::size_t number) const {
+    return number > 0 ? copied_and_accumulated_ : copied_;
   }
   [[nodiscard]] std::size_t ops() const { return copied_.size(); }
   [[nodiscard]] double optimizer() const { return optimizer_; }
@@ -88,14 +92,18 @@ class PassSeconds {
   [[nodiscard]] double elements(OpClass op_class, std::int64_t count) const {
     return to_seconds(run_.pricer().ddp_kernel(op_class, count, {}, 1).work);
   }
-  /// [op of the backward] Without DDP's own work.
-  [[nodiscard]] const std::vector<double>& model_ends(std::size_t batch) {
-    const PricedBatch* priced = &run_.priced_batch(batch);
-    const auto [known, is_new] = ends_.emplace(priced, std::vector<double>());
-    if (is_new) {
-      known->second = run_.pricer().backward_ends(*priced);
+  /// What the ops of the model take, without DDP's own work.
+  struct ModelSeconds {
+    double forward = 0;
+    std::vector<double> backward_ends;  ///< [op]
+  };
+  [[nodiscard]] const ModelSeconds& model(std::size_t batch) {
+    std::optional<ModelSeconds>& known = model_[run_.batch(batch).price];
+    if (!known) {
+      const PricedBatch& priced = run_.priced_batch(batch);
+      known = {run_.pricer().model_seconds(priced).first, run_.pricer().backward_ends(priced)};
     }
-    return known->second;
+    return *known;
   }
 
   Run& run_;
@@ -103,7 +111,8 @@ class PassSeconds {
   double optimizer_ = 0;
   std::vector<double> copied_;       ///< [op] gradients copied to buckets until its end.
   std::vector<double> accumulated_;  ///< [op] gradients added to those of earlier micro-batches.
-  std::map<const PricedBatch*, std::vector<double>> ends_;  ///< [batch] as model_ends().
+  std::vector<double> copied_and_accumulated_;      ///< [op] both together.
+  std::vector<std::optional<ModelSeconds>> model_;  ///< [PlannedRun::priced_shapes]
 };
 
 /// Adds up the steady steps of a run.
@@ -141,7 +150,8 @@ class StepBounds {
   /// The slowest rank of a step counts, by each op of its last backward. In the first steady step
   /// only the rank that begins it last does, which is one of them, and no optimizer comes before.
   void add_step(int step, bool is_first, std::vector<double>& sum) {
-    std::vector<double> slowest(seconds_.ops());
+    std::vector<double> slowest(seconds_.ops(),
+                                is_first ? std::numeric_limits<double>::max() : 0.0);
     for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
       const std::size_t first = (at(step) * at(run_.scenario().ranks) + at(rank)) * micro_;
       const std::size_t last = micro_ - 1;
@@ -151,11 +161,13 @@ class StepBounds {
         before += seconds_.forward(first + m, m);
         before += m < last ? seconds_.backward(first + m, m) : 0;
       }
+      const std::span<const double> model = seconds_.model_ends(first + last);
+      const std::span<const double> ddp = seconds_.ddp_ends(last);
+      const double load = run_.loads().batch_factor[first + last];
       for (std::size_t op = 0; op < slowest.size(); ++op) {
-        const double ready = slowness * (before + seconds_.end_of(op, first + last, last));
-        slowest[op] = rank == 0  ? ready
-                      : is_first ? std::min(slowest[op], ready)
-                                 : std::max(slowest[op], ready);
+        const double ready = slowness * (before + (model[op] * load + ddp[op]));
+        const bool takes = is_first ? ready < slowest[op] : ready > slowest[op];
+        slowest[op] = takes ? ready : slowest[op];
       }
     }
     sum.resize(slowest.size());
@@ -173,6 +185,7 @@ class StepBounds {
         schedule.forward.size() + schedule.optimizer.size() +
         sum_of(schedule.backward, [](const auto& work) { return work.size(); });
     const double launch = run_.pricer().launch_seconds();
+    const auto kernels = static_cast<double>(seconds_.kernels());
     std::vector<double> hosts(at(scenario.ranks), 0);
     double warmup = 0;
     for (int step = 0; step < scenario.steps; ++step) {
@@ -182,11 +195,10 @@ class StepBounds {
         const double slowness = run_.loads().rank_factor[at(rank)];
         const double collate = slowness * run_.priced_batch(batch).collate;
         const double device = seconds_.forward(batch, 0) +
-                              seconds_.end_of(seconds_.ops() - 1, batch, 0) + seconds_.optimizer();
+                              seconds_.model_ends(batch).back() * run_.loads().batch_factor[batch] +
+                              seconds_.ddp_ends(0).back() + seconds_.optimizer();
         hosts[at(rank)] += collate + launch * static_cast<double>(launched);
-        longest = std::max(
-            longest,
-            collate + launch * static_cast<double>(seconds_.kernels()) + slowness * device);
+        longest = std::max(longest, collate + launch * kernels + slowness * device);
       }
       warmup += step < scenario.warmup_steps ? longest : 0;
     }

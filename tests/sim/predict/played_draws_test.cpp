@@ -88,7 +88,7 @@ TEST_CASE("draws: folded steps take as long as the recurrence says, under any fa
       for (int d = 0; d < 23; ++d) {  // Two parts of ten, and one that is not full.
         draws.push_back({{}, random_costs(run, generator)});
       }
-      const PlayedDraws result = play_draws(run, draws, 1, {});
+      const PlayedDraws result = play_draws(run, draws, all_steps(run), 1, {});
       const double exact = mean_step(run, {});
       const double rounding =
           1e-6 * (10 + 2 * static_cast<double>(run.pricer().ops_per_micro_batch()));
@@ -145,8 +145,8 @@ TEST_CASE("draws: the result does not depend on the number of threads") {
   for (int d = 0; d < 45; ++d) {
     draws.push_back({{}, random_costs(run, generator)});
   }
-  const PlayedDraws one = play_draws(run, draws, 1, {});
-  const PlayedDraws three = play_draws(run, draws, 3, {});
+  const PlayedDraws one = play_draws(run, draws, all_steps(run), 1, {});
+  const PlayedDraws three = play_draws(run, draws, all_steps(run), 3, {});
   CHECK(one.mean_ms == three.mean_ms);
   CHECK(one.longest_ms == three.longest_ms);
   CHECK(one.jitter.step_ms() == three.jitter.step_ms());

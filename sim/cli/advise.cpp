@@ -310,7 +310,7 @@ Answer advise_command(const Request& request) {
   advice.caps = cap_advice(common, scenario, profile, chosen.policy);
   advice.options = options_of(common, scenario, profile, now, chosen, advice.caps);
   advice.blame = blame(scenario, find_policy(scenario, advice.recorded), profile);
-  Json predictions = prediction_json(advice.predictions, true);
+  Json predictions = prediction_json(advice.predictions, StepRows::All);
   const Json answers = {
       {"recommendation", recommendation_json(recommend(scenario, advice.predictions))}};
   predictions.update(answers);

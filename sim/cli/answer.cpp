@@ -1,11 +1,19 @@
 #include "sim/cli/answer.h"
 
-#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "costmodel/io/atomic_file.h"
 
 namespace stepsim {
 
+void Answer::write_json(const TextSink& sink) const {
+  write_streamed(json(), streamed != nullptr ? *streamed : std::vector<Prediction>(), sink);
+}
+
 std::string Answer::json_text() const {
-  return json().dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string written;
+  write_json([&](std::string_view piece) { written += piece; });
+  return written;
 }
 
 int write_answer(const Answer& answer) {
@@ -26,7 +34,9 @@ int write_answer(const Answer& answer) {
     write_text_atomically(outputs.markdown, answer.markdown());
   }
   if (!outputs.json.empty()) {
-    write_text_atomically(outputs.json, answer.json_text());
+    AtomicFile file(outputs.json);
+    answer.write_json([&](std::string_view piece) { file.write(piece); });
+    file.finish();
   }
   if (!outputs.csv.empty()) {
     write_text_atomically(outputs.csv, answer.csv());

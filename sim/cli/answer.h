@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "costmodel/terminal/screen.h"
 #include "sim/points/peers.h"
 #include "sim/points/point_store.h"
+#include "sim/report/json.h"
 
 namespace stepsim {
 
@@ -47,12 +49,15 @@ struct Answer {
   std::vector<std::string> warnings;  ///< For standard error.
   std::function<std::string(const Screen& screen)> text;
   std::function<Json()> json;
+  /// Predictions whose rows json() has marks of, see write_streamed(); null: there are none.
+  std::shared_ptr<const std::vector<Prediction>> streamed;
   std::function<std::string()> csv;
   std::function<std::string()> html;  ///< Raises EnvironmentFault in a build without pages.
   std::function<std::string()> markdown;
 
-  /// Returns the JSON as it stands in a file. Names come from files of others: bytes that are not
+  /// Writes the JSON as it stands in a file. Names come from files of others: bytes that are not
   /// UTF-8 are replaced.
+  void write_json(const TextSink& sink) const;
   [[nodiscard]] std::string json_text() const;
 };
 

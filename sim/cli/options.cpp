@@ -87,10 +87,8 @@ Outputs OptionParser::outputs() const {
 }
 
 KeptRows OptionParser::rows() const {
-  if (has("json")) {
-    return KeptRows::AsJson;
-  }
-  return request_.wants_all_forms || has("csv") || has("html") ? KeptRows::Rows : KeptRows::None;
+  const bool wants = request_.wants_all_forms || has("json") || has("csv") || has("html");
+  return wants ? KeptRows::Rows : KeptRows::None;
 }
 
 std::vector<std::string> OptionParser::question() const {

@@ -182,7 +182,7 @@ Json page_result(const std::vector<Prediction>& predictions) {
   constexpr std::size_t kMaxRows = 2000;
   const std::size_t rows =
       sum_of(predictions, [](const Prediction& prediction) { return prediction.steps.size(); });
-  return prediction_json(predictions, rows <= kMaxRows);
+  return prediction_json(predictions, rows <= kMaxRows ? StepRows::All : StepRows::None);
 }
 
 std::string compare_page(const CommonOptions& options,

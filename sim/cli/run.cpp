@@ -78,7 +78,8 @@ Answer run_command(const Request& request) {
   answer.text = [=](const Screen& screen) {
     return run_text(scenario, predictions->front(), screen);
   };
-  answer.json = [=] { return prediction_json(*predictions, true); };
+  answer.json = [=] { return prediction_json(*predictions, StepRows::Streamed); };
+  answer.streamed = predictions;
   answer.csv = [=] { return steps_csv(*predictions); };
   answer.html = [=, content = page_content("run", parser, scenario)] {
     return run_page(common, content, scenario, profile, *predictions);

@@ -23,7 +23,6 @@ constexpr double kMicroBatchBytes = 200;      // A MicroBatch and its blocks on 
 constexpr double kPlanLineBytes = 130;        // In the text of the file, and of each sample in it.
 constexpr double kPlanSampleBytes = 12;
 constexpr double kRowBytes = 112;
-constexpr double kJsonRowBytes = 1900;
 constexpr double kRankBytes = 5000;      // Its generator, its work in a step, its lanes.
 constexpr double kStepTimeCopies = 3.5;  // Copies of the times of all runs with noise.
 constexpr double kProgramBytes = 20e6;
@@ -94,8 +93,7 @@ MemoryNeed memory_need(const Scenario& scenario,
     of_batch =
         kMicroBatchBytes + kPlanLineBytes + (2 * kNumberBytes + kPlanSampleBytes) * per_batch;
   } else if (options.kept != KeptRows::None) {
-    of_batch += (kRowBytes + (options.kept == KeptRows::AsJson ? kJsonRowBytes : 0)) /
-                scenario.ddp.accumulation_steps;
+    of_batch += kRowBytes / scenario.ddp.accumulation_steps;
   }
   need.micro_batches =
       of_run * of_batch +

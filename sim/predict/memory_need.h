@@ -10,7 +10,6 @@ namespace stepsim {
 enum class KeptRows {
   None,
   Rows,    ///< Prediction::steps.
-  AsJson,  ///< The same with the JSON that is made of them.
   Samples  ///< The samples of the batches, which a plan file holds.
 };
 

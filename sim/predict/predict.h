@@ -7,9 +7,11 @@
 #include "costmodel/base/progress_callback.h"
 #include "costmodel/model/memory.h"
 #include "costmodel/records/profile.h"
+#include "sim/predict/counterfactual.h"
 #include "sim/predict/memory_need.h"
 #include "sim/predict/prediction.h"
-#include "sim/predict/run/run.h"
+#include "sim/predict/run/job.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {

@@ -326,7 +326,7 @@ Json advice_json(const Scenario& scenario, const Advice& advice) {
                {"answer", advice_lines(scenario, advice)},
                {"options", advice_options_json(advice)},
                {"recommendation", recommendation_json(recommend(scenario, advice.predictions))},
-               {"predictions", prediction_json(advice.predictions, false)},
+               {"predictions", prediction_json(advice.predictions, StepRows::None)},
                {"blame", blame_json(advice.blame)}};
   const CapAdvice& caps = advice.caps;
   json["bucket_cap"] = {{"own", caps.own.value()},

@@ -1,8 +1,14 @@
 #include "sim/report/json.h"
 
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <span>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
@@ -25,6 +31,54 @@ Json summary_json(const PredictionSummary& summary) {
     json[Json::json_pointer(std::string("/") + column.key)] = column.value(summary);
   }
   return json;
+}
+
+/// Stands for rows that are streamed; no text of a scenario stands behind "steps".
+constexpr const char* kStreamedRows = "stepsim: rows";
+
+/// Appends one figure as the JSON library writes it.
+template <typename Value>
+void add_figure(Value value, fmt::memory_buffer& text) {
+  if constexpr (std::is_same_v<Value, double>) {
+    if (!std::isfinite(value)) {
+      text.append(std::string_view("null"));
+      return;
+    }
+    std::array<char, 64> digits{};
+    const char* end = nlohmann::detail::to_chars(digits.begin(), digits.end(), value);
+    text.append(digits.data(), end);
+  } else {
+    fmt::format_to(std::back_inserter(text), "{}", value);
+  }
+}
+
+/// Writes the rows as the list that the JSON library would make of them, four levels deep.
+void write_rows(const std::vector<RankStepResult>& rows, const TextSink& sink) {
+  constexpr std::size_t kPiece = 1 << 16;
+  const std::span<const StepColumn> columns = step_columns();
+  if (rows.empty()) {
+    sink("[]");
+    return;
+  }
+  fmt::memory_buffer text;
+  text.append(std::string_view("["));
+  for (const RankStepResult& row : rows) {
+    text.append(std::string_view(&row == &rows.front() ? "\n    {" : ",\n    {"));
+    for (const StepColumn& column : columns) {
+      fmt::format_to(std::back_inserter(text),
+                     "{}\n     \"{}\": ",
+                     &column == &columns.front() ? "" : ",",
+                     column.name);
+      std::visit([&](auto member) { add_figure(row.*member, text); }, column.member);
+    }
+    text.append(std::string_view("\n    }"));
+    if (text.size() > kPiece) {
+      sink({text.data(), text.size()});
+      text.clear();
+    }
+  }
+  text.append(std::string_view("\n   ]"));
+  sink({text.data(), text.size()});
 }
 
 Json row_json(const RankStepResult& row) {
@@ -114,7 +168,7 @@ Prediction read_prediction(const Json& entry, const std::string& path, const std
 
 }  // namespace
 
-Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps) {
+Json prediction_json(const std::vector<Prediction>& predictions, StepRows rows) {
   Json list = Json::array();
   for (const Prediction& prediction : predictions) {
     Json entry = {{"scenario", prediction.scenario},
@@ -126,9 +180,11 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
       entry["largest_token_budget"] = {{"tokens", prediction.token_budget->tokens},
                                        {"length", prediction.token_budget->length}};
     }
-    if (with_steps) {
-      Json rows = mapped(prediction.steps, row_json);
-      entry["steps"] = std::move(rows);
+    if (rows == StepRows::Streamed) {
+      entry["steps"] = kStreamedRows;
+    } else if (rows == StepRows::All) {
+      Json all = mapped(prediction.steps, row_json);
+      entry["steps"] = std::move(all);
     }
     if (prediction.training) {
       const TrainingEffects& effects = *prediction.training;
@@ -166,6 +222,26 @@ Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps
     list.push_back(std::move(entry));
   }
   return {{"format", kFormat}, {"predictions", std::move(list)}};
+}
+
+void write_streamed(const Json& json,
+                    const std::vector<Prediction>& predictions,
+                    const TextSink& sink) {
+  const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string mark = fmt::format("\n   \"steps\": \"{}\"", kStreamedRows);
+  const std::string kept = "\n   \"steps\": ";
+  std::string_view left = text;
+  for (const Prediction& prediction : predictions) {
+    const std::size_t place = left.find(mark);
+    if (place == std::string_view::npos) {
+      break;
+    }
+    sink(left.substr(0, place));
+    sink(kept);
+    write_rows(prediction.steps, sink);
+    left.remove_prefix(place + mark.size());
+  }
+  sink(left);
 }
 
 std::vector<Prediction> read_predictions(const std::string& path) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "costmodel/io/json_file.h"
@@ -8,8 +10,22 @@
 
 namespace stepsim {
 
+/// What a prediction file says of the steps of each rank.
+enum class StepRows { None, All, Streamed };
+
 /// The prediction file of one or more policies: {"format", "scenario", "profile", "predictions"}.
-[[nodiscard]] Json prediction_json(const std::vector<Prediction>& predictions, bool with_steps);
+/// StepRows::Streamed leaves a mark in place of the rows, of which there may be more than fit into
+/// memory as JSON: write_streamed() writes them.
+[[nodiscard]] Json prediction_json(const std::vector<Prediction>& predictions, StepRows rows);
+
+/// Takes a text piece by piece.
+using TextSink = std::function<void(std::string_view text)>;
+
+/// Writes JSON as files hold it, with the rows of these predictions where their marks are. Bytes
+/// that are not UTF-8 are replaced.
+void write_streamed(const Json& json,
+                    const std::vector<Prediction>& predictions,
+                    const TextSink& sink);
 
 /// Predicted policies of such a file; figures that validation needs (summary and steps).
 /// Raises InputError with the file and the key.

@@ -24,7 +24,8 @@ constexpr SummaryColumn kSummaryColumns[] = {
     {"step_time_ms/max", "step_ms_max", [](const Summary& s) { return s.step_time_ms.max; }},
     {"step_time_ms/interval90/0", "step_ms_low90",
      [](const Summary& s) { return s.step_time_ms.low90; },
-     "90 % interval", Format::Interval, 20},
+     "90 % interval", Format::Interval, 20, false,
+     [](const Summary& s) { return s.step_time_ms.high90; }},
     {"step_time_ms/interval90/1", "step_ms_high90",
      [](const Summary& s) { return s.step_time_ms.high90; }},
     {"useful_tokens_per_s", "useful_tokens_per_s",
@@ -145,9 +146,8 @@ std::string figure_text(FigureFormat format, double value, double high) {
 }
 
 std::string figure_text(const SummaryColumn& column, const PredictionSummary& summary) {
-  const bool has_ends = column.format == FigureFormat::Interval;
   return figure_text(
-      column.format, column.value(summary), has_ends ? (&column)[1].value(summary) : 0);
+      column.format, column.value(summary), column.upper != nullptr ? column.upper(summary) : 0);
 }
 
 std::span<const StepColumn> step_columns() {

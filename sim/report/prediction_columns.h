@@ -18,8 +18,8 @@ enum class FigureFormat {
   Tenths,                ///< "12.3"
   Percent,               ///< "12.3 %"
   SignedPercent,         ///< "+12.3 %"
-  Interval,              ///< "12.1-13.4": this figure and that of the next column are the two ends.
-  SignedPercentInterval  ///< "+1.2 to +3.4 %", also of two columns.
+  Interval,              ///< "12.1-13.4": the lower and the upper end.
+  SignedPercentInterval  ///< "+1.2 to +3.4 %", also of two ends.
 };
 
 /// "milliseconds", "whole", …
@@ -36,6 +36,7 @@ struct SummaryColumn {
   FigureFormat format = FigureFormat::Milliseconds;
   int place = 0;              ///< Tables show their columns by rising place.
   bool only_on_page = false;  ///< The table in the terminal does not show the figure.
+  double (*upper)(const PredictionSummary&) = nullptr;  ///< Of an interval; this is its lower end.
 };
 
 /// In the order of JSON and CSV.
@@ -47,7 +48,7 @@ struct SummaryColumn {
 /// How the terminal's tables write a figure; `high` is the upper end of an interval.
 [[nodiscard]] std::string figure_text(FigureFormat format, double value, double high = 0);
 
-/// What the terminal's table shows of a column, which is an element of summary_columns().
+/// What the terminal's table shows of a column.
 [[nodiscard]] std::string figure_text(const SummaryColumn& column,
                                       const PredictionSummary& summary);
 

@@ -25,14 +25,16 @@ const SweepColumn kSweepColumns[] = {
      "step ms", Format::Milliseconds, 10},
     {"interval90/0", "step_ms_low90",
      FigureOf{[](const SweepRow& r) { return swept_summary(r).step_time_ms.low90; }},
-     "90 % interval", Format::Interval, 20},
+     "90 % interval", Format::Interval, 20, false,
+     [](const SweepRow& r) { return swept_summary(r).step_time_ms.high90; }},
     {"interval90/1", "step_ms_high90",
      FigureOf{[](const SweepRow& r) { return swept_summary(r).step_time_ms.high90; }}},
     {"gain_of_best", "gain_of_best", FigureOf{[](const SweepRow& r) { return r.of_best.gain; }},
      "vs best", Format::SignedPercent, 30},
     {"gain_of_best_interval90/0", "gain_of_best_low90",
      FigureOf{[](const SweepRow& r) { return r.of_best.interval.first; }},
-     "vs best, 90 %", Format::SignedPercentInterval, 40},
+     "vs best, 90 %", Format::SignedPercentInterval, 40, false,
+     [](const SweepRow& r) { return r.of_best.interval.second; }},
     {"gain_of_best_interval90/1", "gain_of_best_high90",
      FigureOf{[](const SweepRow& r) { return r.of_best.interval.second; }}},
     {"useful_tokens_per_s", "useful_tokens_per_s",
@@ -96,10 +98,8 @@ std::string sweep_cell(const SweepColumn& column, const SweepRow& row) {
   if (const auto* count = std::get_if<CountOf>(&column.value)) {
     return std::to_string((*count)(row));
   }
-  const auto value = [&row](const SweepColumn& of) { return std::get<FigureOf>(of.value)(row); };
-  const bool has_ends =
-      column.format == Format::Interval || column.format == Format::SignedPercentInterval;
-  return figure_text(column.format, value(column), has_ends ? value((&column)[1]) : 0);
+  const double upper = column.upper != nullptr ? column.upper(row) : 0;
+  return figure_text(column.format, std::get<FigureOf>(column.value)(row), upper);
 }
 
 Json page_sweep_columns(bool over_caps) {

@@ -32,13 +32,14 @@ struct SweepColumn {
   FigureFormat format = FigureFormat::Milliseconds;  ///< Of figures; words stand as they are.
   int place = 0;                                     ///< Tables show their columns by rising place.
   bool only_caps = false;                            ///< Shown only when bucket caps are swept.
+  double (*upper)(const SweepRow&) = nullptr;        ///< Of an interval; this is its lower end.
 };
 
 /// In the order of JSON and CSV.
 [[nodiscard]] std::span<const SweepColumn> sweep_columns();
 /// The columns of the tables, by place.
 [[nodiscard]] std::vector<const SweepColumn*> shown_sweep_columns(bool over_caps);
-/// What the terminal's table shows of a column, which is an element of sweep_columns().
+/// What the terminal's table shows of a column.
 [[nodiscard]] std::string sweep_cell(const SweepColumn& column, const SweepRow& row);
 /// The columns as the page reads them: [{"key", "heading", "format"}, …]; words have no format.
 [[nodiscard]] Json page_sweep_columns(bool over_caps);

@@ -56,7 +56,7 @@ void predict_and_report(const Scenario& scenario) {
   for (const Prediction& prediction : predictions) {
     require(!run_text(scenario, prediction, {}).empty(), "no report");
   }
-  (void)prediction_json(predictions, true).dump(-1, ' ', false, Json::error_handler_t::replace);
+  (void)prediction_json(predictions, StepRows::All).dump(-1, ' ', false, Json::error_handler_t::replace);
   (void)steps_csv(predictions);
 }
 

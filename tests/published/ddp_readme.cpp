@@ -90,10 +90,11 @@ struct SolvedRow {
     const double alone = times.at({net.name, "ddp", 1});
     const double published = times.at({net.name, "ddp", kGpus});
     growth = published / alone;
-    const Solution solution = solve(read_scenario(published_file(kScenario)),
-                                    {"interference.strength", 0, 2, ""},
-                                    to_duration(published * 1e-3),
-                                    {"", with(one_gpu(net, alone), line(kGpus))});
+    const Solution solution =
+        solve(read_scenario(published_file(kScenario), with(one_gpu(net, alone), line(kGpus))),
+              {"interference.strength", 0, 2, ""},
+              to_duration(published * 1e-3),
+              {});
     if (!solution.found) {
       throw InputError("no strength gives the published step");
     }

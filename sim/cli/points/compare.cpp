@@ -83,10 +83,11 @@ Answer compare_command(const Request& request) {
     return compare_text(scenario, *shared, planning_seconds, screen) + cures_text(*shared, cures);
   };
   answer.json = [=] {
-    Json result = prediction_json(*shared, true);
+    Json result = prediction_json(*shared, StepRows::Streamed);
     result.update(answers);
     return result;
   };
+  answer.streamed = shared;
   answer.csv = [=] { return summary_csv(*shared); };
   answer.html = [=, content = page_content("compare", parser, scenario)] {
     return compare_page(common, content, scenario, profile, *shared, answers);

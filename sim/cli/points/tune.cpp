@@ -108,7 +108,7 @@ class Verification {
                plan_policy(tuned, of_name, planning_cost(tuned, of_name)).plan);
     const Prediction prediction = predict(tuned, of_name, scenario_profile(tuned), {});
     write_text_atomically(fmt::format("{}/{}.prediction.json", folder_, name),
-                          prediction_json({prediction}, true).dump(2) + "\n");
+                          prediction_json({prediction}, StepRows::All).dump(2) + "\n");
     rows_ += fmt::format("  {}/{}.toml  {:.3f} ms  {:.0f} useful tokens/s\n",
                          folder_,
                          name,

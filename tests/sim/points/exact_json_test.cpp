@@ -167,8 +167,8 @@ TEST_CASE("a prediction that was read back makes the same report") {
   const Prediction back = from_exact_text<Prediction>(text);
   CHECK(exact_text(back) == text);
   CHECK(back.timelines == prediction.timelines);
-  CHECK(prediction_json(std::vector{back}, true).dump() ==
-        prediction_json(std::vector{prediction}, true).dump());
+  CHECK(prediction_json(std::vector{back}, StepRows::All).dump() ==
+        prediction_json(std::vector{prediction}, StepRows::All).dump());
 }
 
 TEST_CASE("what another build has written is refused") {

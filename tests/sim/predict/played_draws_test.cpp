@@ -2,6 +2,7 @@
 #include "sim/predict/draws/played_draws.h"
 
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,6 +18,12 @@ using namespace stepsim;
 namespace {
 
 /// Costs that are off by up to a third, group by group.
+std::vector<int> all_steps(const Run& run) {
+  std::vector<int> steps(static_cast<std::size_t>(run.scenario().steps));
+  std::iota(steps.begin(), steps.end(), 0);
+  return steps;
+}
+
 DrawnCosts random_costs(Run& run, std::mt19937& generator) {
   std::uniform_real_distribution<double> off(0.7, 1.4);
   DrawnCosts costs;

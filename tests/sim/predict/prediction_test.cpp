@@ -103,7 +103,8 @@ TEST_CASE("a step is its slowest rank's compute and the all-reduce behind it") {
 TEST_CASE("ranks that the profile knows as unequal are as slow as those of the scenario") {
   const auto predicted = [&](const Scenario& scenario, const Profile& profile) {
     return prediction_json(
-        {predict(scenario, find_policy(scenario, "uniform"), profile, {.noise_runs = 0})}, true);
+        {predict(scenario, find_policy(scenario, "uniform"), profile, {.noise_runs = 0})},
+        StepRows::All);
   };
   const Scenario scenario = token_skew();
   const Profile equal = flat_profile(4);
@@ -148,7 +149,7 @@ TEST_CASE("events and closed form predict the same steps") {
     const Profile profile = flat_profile(4);
     const Prediction a = predict(scenario, policy, profile, {.noise_runs = 0, .engine = true});
     const Prediction b = predict(scenario, policy, profile, {.noise_runs = 0});
-    CHECK(prediction_json({a}, true) == prediction_json({b}, true));
+    CHECK(prediction_json({a}, StepRows::All) == prediction_json({b}, StepRows::All));
   }
 }
 
@@ -158,7 +159,8 @@ TEST_CASE("the same scenario, profile and seed give the same bytes, noise includ
   profile.noise.step_jitter = 0.05;
   profile.noise.drift = 0.03;
   const auto text = [&]() {
-    return prediction_json({predict(scenario, scenario.policies[1], profile, {})}, true).dump();
+    return prediction_json({predict(scenario, scenario.policies[1], profile, {})}, StepRows::All)
+        .dump();
   };
   CHECK(text() == text());
 }
@@ -340,14 +342,14 @@ TEST_CASE("a prediction file is read back as it was written") {
   const Scenario scenario = token_skew();
   const Prediction prediction = predict(scenario, scenario.policies[1], flat_profile(4), {});
   const std::string path = test::fresh_folder() + "/prediction.json";
-  write_text_atomically(path, prediction_json({prediction}, true).dump());
+  write_text_atomically(path, prediction_json({prediction}, StepRows::All).dump());
   const auto read = read_predictions(path);
   REQUIRE(read.size() == 1);
   CHECK(read[0].policy == "variable_fixed");
   CHECK(read[0].summary.step_time_ms.mean == prediction.summary.step_time_ms.mean);
   CHECK(read[0].steps.size() == prediction.steps.size());
   CHECK(read[0].steps.back().step_ms == prediction.steps.back().step_ms);
-  Json damaged = prediction_json({prediction}, true);
+  Json damaged = prediction_json({prediction}, StepRows::All);
   damaged["predictions"][0]["steps"] = 5;
   write_text_atomically(path, damaged.dump());
   CHECK_THROWS_WITH_AS(

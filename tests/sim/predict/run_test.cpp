@@ -8,6 +8,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/run/plain_player.h"
 #include "sim/predict/step_simulator.h"
 #include "sim/report/notes.h"
 #include "tests/approx.h"
@@ -147,6 +148,29 @@ TEST_CASE("run: the engine and the recurrence give the same steps") {
   }
 }
 
+namespace {
+
+std::vector<StepTimeline> played_by_rows(const Run& run) {
+  PlainPlayer player(run);
+  std::vector<StepTimeline> timelines;
+  for (int step = 0; step < run.scenario().steps; ++step) {
+    timelines.push_back(player.next());
+  }
+  return timelines;
+}
+
+/// Rows do not say when each rank's part of a bucket was ready.
+std::vector<StepTimeline> without_ready_times(std::vector<StepTimeline> timelines) {
+  for (StepTimeline& timeline : timelines) {
+    for (RankTimeline& rank : timeline.ranks) {
+      rank.ready_at.clear();
+    }
+  }
+  return timelines;
+}
+
+}  // namespace
+
 TEST_CASE("run: the engine plays plain runs to the nanosecond as the recurrence does") {
   const auto steps = [](Run& run, bool engine, bool record_spans) {
     StepSimulator simulator(run, {}, 1, nullptr, engine);
@@ -164,6 +188,7 @@ TEST_CASE("run: the engine plays plain runs to the nanosecond as the recurrence 
       {"ddp.set_to_none=false", "ddp.gradient_as_bucket_view=false"},
       {"ddp.overlap=false"}};
   int plain = 0;
+  int by_rows = 0;
   for (const char* name : {"sst2_distilbert", "token_skew", "bucket_valley", "lm2b_2gpu"}) {
     for (const std::vector<std::string>& overrides : cases) {
       CAPTURE(name);
@@ -180,6 +205,10 @@ TEST_CASE("run: the engine plays plain runs to the nanosecond as the recurrence 
       ++plain;
       const std::vector<StepTimeline> by_recurrence = steps(run, false, false);
       CHECK(by_recurrence == steps(run, true, false));
+      if (PlainPlayer::plays(run)) {
+        ++by_rows;
+        CHECK(played_by_rows(run) == without_ready_times(by_recurrence));
+      }
       // A step that the engine plays with its spans, between others that it does not play.
       std::vector<StepTimeline> mixed = steps(run, false, true);
       CHECK(!mixed[2].spans.empty());
@@ -193,12 +222,13 @@ TEST_CASE("run: the engine plays plain runs to the nanosecond as the recurrence 
     }
   }
   CHECK(plain >= 12);
+  CHECK(by_rows >= 8);
 }
 
 TEST_CASE("run: the recurrence plays a run only where its programs hold nothing else") {
   const auto plain = [](const std::vector<std::string>& overrides) {
     const Scenario scenario = parse_scenario(kBlocks, "blocks.toml", overrides);
-    return Run(scenario, scenario.policies.front(), scenario_profile(scenario)).plain();
+    return Run(scenario, scenario.policies.front(), scenario_profile(scenario)).reduced().plain();
   };
   CHECK(plain({}));
   for (const char* harmless : {"host.launch=5 us",
@@ -530,7 +560,7 @@ TEST_CASE("run: a jitter that is stated replaces the profile's, also where it is
     Profile profile = scenario_profile(scenario);
     profile.noise.step_jitter = 0.1;
     profile.noise.rank_correlation = 0.5;
-    return Run(scenario, scenario.policies.front(), profile).jitter();
+    return Run(scenario, scenario.policies.front(), profile).loads().jitter;
   };
   // stepcal's times are medians of steps, and its jitter is around them.
   CHECK(jitter({}).log_normal.at(0) == 1);

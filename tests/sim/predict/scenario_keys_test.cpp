@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "sim/batching/policies/policy_table.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/run/jobs.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/scenario/key_table.h"
 #include "tests/approx.h"
 #include "tests/sim/predict/key_changes.h"
@@ -169,7 +172,76 @@ void check(const std::string& scenario, const KeyChange& change) {
   }
 }
 
+/// A policy that plans by predicted time, beside the fixed one.
+const std::string kTimedPolicy = R"(
+[[policy]]
+name = "timed"
+kind = "planner"
+cost = "step_time"
+batch_size = 4
+)";
+
+/// The figures of a job, without noise and with it, and what its steps take one by one.
+std::vector<double> all_figures(const Job& job) {
+  PredictOptions options;
+  options.noise_runs = 4;
+  options.paired_draws = true;
+  const Prediction prediction = predict(job, options);
+  std::vector<double> all = figures_of(prediction.summary);
+  all.insert(all.end(), prediction.paired_step_ms.begin(), prediction.paired_step_ms.end());
+  for (const RankStepResult& row : prediction.steps) {
+    all.push_back(row.step_ms);
+  }
+  return all;
+}
+
+/// Predicts a job that shares all stages before the key's with one that has another value, and the
+/// same job alone.
+void check_shared_stages(const std::string& scenario, const KeyChange& change) {
+  CAPTURE(change.key);
+  const std::string path = test::source_root() + "/keys.toml";
+  const Scenario before = parse_scenario(scenario, path, change.before);
+  const Scenario after = parse_scenario(scenario, path, with(change.before, {override_of(change)}));
+  Jobs jobs(before, "--over");
+  for (const BatchingPolicy& policy : before.policies) {
+    CAPTURE(policy.name());
+    (void)all_figures(jobs.job(policy.name(), {}));
+    const std::vector<double> shared = all_figures(jobs.job(policy.name(), {override_of(change)}));
+    CHECK(shared ==
+          all_figures(Job(after, find_policy(after, policy.name()), scenario_profile(after))));
+  }
+}
+
 }  // namespace
+
+TEST_CASE("a job that shares stages with one of another value is predicted as alone") {
+  for (const KeyChange& change : block_changes()) {
+    check_shared_stages(kBlocksScenario + kTimedPolicy, change);
+  }
+  for (const KeyChange& change : shape_changes()) {
+    check_shared_stages(kBlocksScenario, change);
+  }
+  const std::string scenario = decoder() + kTimedPolicy;
+  for (const KeyChange& change : decoder_changes()) {
+    check_shared_stages(scenario, change);
+  }
+}
+
+TEST_CASE("jobs share the stages that their settings leave as they are") {
+  const Scenario scenario =
+      parse_scenario(decoder(), test::source_root() + "/keys.toml", Overrides{});
+  Jobs jobs(scenario, "--over");
+  const RunStages own = jobs.job("", {}).stages();
+  const auto shared = [&](const std::string& setting) {
+    const RunStages stages = jobs.job("", {setting}).stages();
+    return std::pair(stages.planned == own.planned, stages.priced == own.priced);
+  };
+  CHECK(shared("ddp.bucket_cap=1 MiB") == std::pair(true, true));
+  CHECK(shared("interference.strength=0.5") == std::pair(true, true));
+  CHECK(shared("ddp.set_to_none=false") == std::pair(true, false));
+  CHECK(shared("ddp.accumulation_steps=2") == std::pair(false, false));
+  CHECK(shared("policy.fixed.batch_size=4") == std::pair(false, false));
+}
 
 TEST_CASE("every key of the scenario changes the same figures in the engine and the recurrence") {
   std::map<std::string, int> covered;

@@ -139,7 +139,7 @@ TEST_CASE("merged documents stand in the plan, and in the reports") {
   CHECK(use.cross_document_tokens == 16 * 16);
   Prediction prediction = predict_quietly(scenario, "varlen");
   prediction.varlen = use;
-  const Json json = prediction_json({prediction}, false)["predictions"][0]["varlen"];
+  const Json json = prediction_json({prediction}, StepRows::None)["predictions"][0]["varlen"];
   CHECK(json["most_documents"] == 4);
   CHECK(json["cross_document_tokens"] == 256);
   CHECK(run_text(scenario, prediction).find("cross-document tokens") != std::string::npos);

@@ -130,8 +130,8 @@ TEST_CASE("bucket caps that no price covers are left out with the reason") {
 
 TEST_CASE("caps are not varied where they change nothing") {
   SweepOptions options;
-  options.overrides = {"ddp.bucket_rule=single"};
-  const Scenario scenario = parse_scenario(kPageBlocks, "blocks.toml", options.overrides);
+  const std::vector<std::string> single = {"ddp.bucket_rule=single"};
+  const Scenario scenario = parse_scenario(kPageBlocks, "blocks.toml", single);
   options.picture_of_step = 2;
   const auto caps = bucket_cap_sweep(scenario, scenario_profile(scenario), options);
   REQUIRE(caps.size() == 1);

@@ -160,7 +160,6 @@ TEST_CASE("sweep: the last bucket is priced as the run's own collectives are") {
   const double last_ms = to_ms(step.reduce_end.back() - step.reduce_start.back());
   SweepOptions sweep_options;
   sweep_options.policy = "fairseq";
-  sweep_options.overrides = links;
   const std::vector<SweepPoint> points =
       sweep(scenario, {parse_sweep_axis("ddp.bucket_cap=25 MiB")}, sweep_options);
   CHECK(points.front().last_bucket_ms == Approx(last_ms).epsilon(1e-6));

@@ -37,11 +37,7 @@ std::vector<SweepAxis> tuned_axes(const Overrides& texts) {
   return axes;
 }
 
-TuneResult tuned(const Scenario& scenario,
-                 const Overrides& overrides,
-                 const TuneSpace& space,
-                 TuneOptions options) {
-  options.overrides = overrides;
+TuneResult tuned(const Scenario& scenario, const TuneSpace& space, const TuneOptions& options) {
   PointRunner runner;
   return tune(scenario, space, options, runner);
 }
@@ -173,9 +169,9 @@ TEST_CASE("tune: on random small spaces the certificate never lies") {
     TuneOptions options;
     options.limits.samples = {0, 1e9};
     options.draws = false;
-    const TuneResult found = tuned(scenario, drawn.overrides, space, options);
+    const TuneResult found = tuned(scenario, space, options);
     options.exhaustive = true;
-    const TuneResult all = tuned(scenario, drawn.overrides, space, options);
+    const TuneResult all = tuned(scenario, space, options);
     CHECK(found.certificate <= options.within);
     CHECK(found.open == 0);
     CHECK(best_speed(all) <= best_speed(found) * (1 + found.certificate) * (1 + 1e-9));
@@ -223,7 +219,7 @@ TEST_CASE("tune: a planted optimum is found") {
   CHECK(space.size() == 3 * 16 + 16);
   TuneOptions options;
   options.within = 0;
-  const TuneResult result = tuned(scenario, overrides, space, options);
+  const TuneResult result = tuned(scenario, space, options);
   const std::vector<std::string> best = space.settings(result.finalists.front().choice);
   const std::set<std::string> set(best.begin(), best.end());
   CHECK(space.policies()[result.finalists.front().choice.policy].name == "bucketing");
@@ -239,20 +235,20 @@ TEST_CASE("tune: limits leave out what does not meet them, and say so") {
   const TuneSpace space(scenario, tuned_axes({"policy.variable_fixed.batch_size=2..16:+2"}));
   TuneOptions options;
   options.limits.samples = {32, 40};  // 8 or 10 a rank.
-  TuneResult result = tuned(scenario, {}, space, options);
+  TuneResult result = tuned(scenario, space, options);
   for (const TunedPoint& point : result.finalists) {
     CHECK(point.samples >= 32);
     CHECK(point.samples <= 40);
   }
   CHECK(result.outside_limits > 0);
   options.limits.displacement = 0.05;  // Sorted batches are far from the sampler's order.
-  result = tuned(scenario, {}, space, options);
+  result = tuned(scenario, space, options);
   for (const TunedPoint& point : result.front) {
     CHECK(point.displacement <= 0.05);
     CHECK(space.policies()[point.choice.policy].name == "variable_fixed");
   }
   options.limits.samples = {1e6, 2e6};
-  CHECK_THROWS_AS((void)tuned(scenario, {}, space, options), InputError);
+  CHECK_THROWS_AS((void)tuned(scenario, space, options), InputError);
 }
 
 TEST_CASE("tune: a setting that crops samples is named, or left out where all are to be kept") {
@@ -261,7 +257,7 @@ TEST_CASE("tune: a setting that crops samples is named, or left out where all ar
                         tuned_axes({"policy.packed.capacity=100,550", "policy.packed.rows=2,12"}));
   TuneOptions options;
   options.limits.tokens = {0, 3000};
-  TuneResult result = tuned(scenario, {}, space, options);
+  TuneResult result = tuned(scenario, space, options);
   // Rows of 100 hold two short samples or the beginning of a long one: nothing is padded, and of
   // each long sample 400 tokens are lost, 400 of 950 in the mean.
   const TunedPoint& best = result.finalists.front();
@@ -281,7 +277,7 @@ TEST_CASE("tune: a setting that crops samples is named, or left out where all ar
                             [](const TunedPoint& point) { return point.left_out == 0; }));
 
   options.limits.keeps_samples = true;
-  result = tuned(scenario, {}, space, options);
+  result = tuned(scenario, space, options);
   CHECK(result.outside_limits > 0);
   for (const TunedPoint& point : result.all) {
     CHECK(point.left_out == 0);
@@ -298,8 +294,9 @@ TEST_CASE("tune: what a varlen call cuts is left out as well") {
                                             "policy.padded.batch_size=2",
                                             "policy.padded.attention=varlen",
                                             "policy.padded.varlen={max_seq_len=1024}"});
+  Jobs jobs(scenario, "--over");
   const std::vector<WorkBound> works =
-      own_works(scenario, TuneSpace(scenario, tuned_axes({"policy=padded,packed rows"})));
+      own_works(TuneSpace(scenario, tuned_axes({"policy=padded,packed rows"})), jobs);
   REQUIRE(works.size() == 2);
   // Uniform up to L and cut at L/2: half of them lose L/4 in the mean, of L/2.
   CHECK(works[0].refused.empty());
@@ -312,7 +309,7 @@ TEST_CASE("tune: the scenario's own setting is kept where nothing is faster for 
   // The own setting needs least time; a copy into buckets costs nothing here, only memory.
   const TuneSpace space(scenario,
                         tuned_axes({"ddp.gradient_as_bucket_view=false", "ddp.zero_stage=0,1"}));
-  TuneResult result = tuned(scenario, {}, space, {});
+  TuneResult result = tuned(scenario, space, {});
   CHECK_FALSE(is_better(result));
   CHECK(tune_headline(space, result).starts_with("Keep packed as the scenario has it: "));
   CHECK(tune_headline(space, result).ends_with("; no setting of this space is faster."));
@@ -320,11 +317,11 @@ TEST_CASE("tune: the scenario's own setting is kept where nothing is faster for 
 
   // 0.5 % faster by [times] would be worth nothing, 5 % are certain.
   const TuneSpace shorter(scenario, tuned_axes({"times.forward=11.8 ms"}));
-  result = tuned(scenario, {}, shorter, {});
+  result = tuned(scenario, shorter, {});
   CHECK_FALSE(is_better(result));
   CHECK(tune_headline(shorter, result).find("gains less than 1 %") != std::string::npos);
   const TuneSpace fast(scenario, tuned_axes({"times.forward=6 ms"}));
-  result = tuned(scenario, {}, fast, {});
+  result = tuned(scenario, fast, {});
   CHECK(is_better(result));
   CHECK(tune_headline(fast, result).starts_with("Use packed"));
 
@@ -332,7 +329,7 @@ TEST_CASE("tune: the scenario's own setting is kept where nothing is faster for 
   TuneOptions options;
   options.limits.samples = {1, 12};
   const TuneSpace halved(scenario, tuned_axes({"policy.packed.rows=1"}));
-  result = tuned(scenario, {}, halved, options);
+  result = tuned(scenario, halved, options);
   CHECK(is_better(result));
   CHECK(tune_headline(halved, result).starts_with("Use packed"));
   CHECK(tune_headline(halved, result).ends_with(", which is outside the limits."));
@@ -352,7 +349,7 @@ TEST_CASE("tune: of equally fast settings the front has the one that needs least
   // Without bandwidths of copies, gradients that live in the buckets save memory and no time.
   const Scenario scenario = packed_samples();
   const TuneSpace space(scenario, tuned_axes({"ddp.gradient_as_bucket_view=false,true"}));
-  const TuneResult result = tuned(scenario, {}, space, {});
+  const TuneResult result = tuned(scenario, space, {});
   REQUIRE(result.all.size() == 2);
   CHECK(result.all[0].price.useful_tokens_per_s() == result.all[1].price.useful_tokens_per_s());
   REQUIRE(result.front.size() == 1);
@@ -369,7 +366,7 @@ TEST_CASE("tune: a search that is ended says what is open") {
   TuneOptions options;
   options.most_priced = 4;
   options.within = 0;
-  const TuneResult result = tuned(scenario, {}, space, options);
+  const TuneResult result = tuned(scenario, space, options);
   CHECK(result.priced <= 4);
   CHECK(result.open > 0);
   CHECK(result.open_gain > 0);

@@ -72,8 +72,9 @@ NcclStatements statements_of(const OptionParser& parser) {
 void write_profile_of(const OptionParser& parser, const std::vector<NcclImport>& imports) {
   const auto files = mapped(imports, [](const NcclImport& import) { return import.log.file; });
   const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
-  write_imported_profile(
-      parser, import_samples(imports, origin), fmt::format("{}", fmt::join(files, ", ")));
+  const SampleSet samples =
+      samples_of_imports(import_header(imports, origin), collectives_of(imports));
+  write_imported_profile(parser, samples, fmt::format("{}", fmt::join(files, ", ")));
 }
 
 /// DDP needs all-reduces; a log of another collective leaves them as they were.
@@ -153,7 +154,8 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
   }
   if (parser.has("out")) {
     const std::string out = parser.text("out");
-    write_import(out, imports, {parser.text("device"), parser.command_line(), utc_now()});
+    const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
+    write_imports(out, import_header(imports, origin), collectives_of(imports));
     if (text_to_stdout) {
       print_report(fmt::format("next: stepcal fit {} --out PROFILE.json\n", shell_word(out)));
     }

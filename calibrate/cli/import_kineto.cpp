@@ -147,10 +147,10 @@ void write_steps(const OptionParser& parser,
 
 void write_kineto_profile(const OptionParser& parser,
                           const KinetoTaken& taken,
-                          const std::string& header) {
+                          const Json& header) {
   std::fflush(stdout);
   const std::string files = fmt::format("{}", fmt::join(parser.list("traces"), ", "));
-  const SampleSet samples = samples_of_lines(header, taken.samples.lines);
+  const SampleSet samples = samples_of_imports(header, taken.samples.collectives);
   if (!why_not(taken.steps).empty()) {
     write_imported_profile(parser, samples, files);
   } else if (taken.samples.groups.empty()) {
@@ -177,13 +177,13 @@ void write_taken(const OptionParser& parser,
     require_samples(taken.samples, traces, why);
   }
   const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
-  const std::string header = import_header(taken.samples.device, origin);
+  const Json header = import_header(taken.samples.device, origin);
   if (say) {
     say_taken(taken, traces);
   }
   if (parser.has("out")) {
     const std::string out = parser.text("out");
-    write_import_lines(out, header, taken.samples.lines);
+    write_imports(out, header, taken.samples.collectives);
     if (say) {
       fmt::print(
           "wrote {}\nnext: stepcal fit {} --out PROFILE.json\n", printable(out), shell_word(out));

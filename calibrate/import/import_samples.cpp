@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/import/nccl/nccl_report.h"
-#include "calibrate/samples/sample_log.h"
 #include "calibrate/samples/sample_writer.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/network/collective_cost.h"
@@ -62,40 +61,31 @@ Json import_json(const NcclImport& import, const NcclSweep& sweep) {
   return json;
 }
 
-std::string line_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 std::optional<double> us_of(const std::optional<NcclBlock>& block) {
   return block && block->time_us.value > 0 ? std::optional(block->time_us.value) : std::nullopt;
 }
 
 }  // namespace
 
-std::string import_header(const std::string& devices, const ImportOrigin& origin) {
-  return line_of({{"format", "stepsim-samples/1"},
-                  {"device", origin.device.empty() ? devices : origin.device},
-                  {"backend", devices == "CPU" ? "cpu" : "cuda"},  // all_reduce.py says CPU.
-                  {"imported_at", origin.date},
-                  {"command", origin.command}});
+Json import_header(const std::string& devices, const ImportOrigin& origin) {
+  return {{"format", "stepsim-samples/1"},
+          {"device", origin.device.empty() ? devices : origin.device},
+          {"backend", devices == "CPU" ? "cpu" : "cuda"},  // all_reduce.py says CPU.
+          {"imported_at", origin.date},
+          {"command", origin.command}};
 }
 
-std::string import_header(std::span<const NcclImport> imports, const ImportOrigin& origin) {
+Json import_header(std::span<const NcclImport> imports, const ImportOrigin& origin) {
   return import_header(devices_of(imports), origin);
 }
 
-std::vector<std::string> import_lines(std::span<const NcclImport> imports,
-                                      std::vector<std::string>* passed_over) {
-  std::vector<std::string> lines;
+std::vector<ImportedCollective> collectives_of(std::span<const NcclImport> imports) {
+  std::vector<ImportedCollective> collectives;
   std::map<std::tuple<std::string, int, int>, std::string> places;  // Of each kind of sweep.
   for (const NcclImport& import : imports) {
     for (const NcclSweep& sweep : import.sweeps) {
-      if (!has_price(sweep.op)) {
-        passed_over->push_back(fmt::format(
-            "{}: a profile has no place for {}", printable(import.log.file), printable(sweep.op)));
-        continue;
-      }
-      if (sweep.used.empty()) {  // Damaged rows alone, which the user has accepted.
+      // Only damaged rows, which the user has accepted, leave none to use.
+      if (!has_price(sweep.op) || sweep.used.empty()) {
         continue;
       }
       const SourcePlace place{import.log.file, sweep.table.line};
@@ -111,31 +101,30 @@ std::vector<std::string> import_lines(std::span<const NcclImport> imports,
                          *sweep.nodes,
                          first->second);
       }
-      lines.push_back(line_of(import_json(import, sweep)));
+      ImportedCollective& collective = collectives.emplace_back();
+      collective.about = import_json(import, sweep);
       for (const NcclRow& row : sweep.used) {
-        lines.push_back(imported_line({sweep.op, *sweep.ranks, *sweep.nodes, row.bytes},
-                                      {us_of(row.out_of_place), us_of(row.in_place)}));
+        collective.times.push_back({{sweep.op, *sweep.ranks, *sweep.nodes, row.bytes},
+                                    {us_of(row.out_of_place), us_of(row.in_place)}});
       }
     }
   }
-  return lines;
+  return collectives;
 }
 
-SampleSet samples_of_lines(const std::string& header, std::span<const std::string> lines) {
+SampleSet samples_of_imports(const Json& header, std::span<const ImportedCollective> imports) {
   SampleLog log;
-  int number = 1;
-  for (const std::string& line : lines) {
-    ++number;
-    log.add(parse_json(line, "import", number), "import", number);
+  for (const ImportedCollective& import : imports) {
+    log.add(import, "import");
   }
   SampleSet set = combine_samples(log);
-  set.header = parse_json(header, "import");
+  set.header = header;
   return set;
 }
 
-void write_import_lines(const std::string& path,
-                        const std::string& header,
-                        std::span<const std::string> lines) {
+void write_imports(const std::string& path,
+                   const Json& header,
+                   std::span<const ImportedCollective> imports) {
   std::uintmax_t keep = 0;
   std::error_code ignored;
   const bool is_there = std::filesystem::is_regular_file(path, ignored) &&
@@ -146,28 +135,18 @@ void write_import_lines(const std::string& path,
     keep = file.whole_bytes;
     log = std::move(file.log);
   }
-  for (const std::string& line : lines) {
-    log.add(parse_json(line, path), path, 0);  // Refuses what the file holds already.
+  for (const ImportedCollective& import : imports) {
+    log.add(import, path);  // Refuses what the file holds already.
   }
   SampleWriter writer(path, keep);
   if (!is_there) {
-    writer.write(header);
+    writer.write(header.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
-  for (const std::string& line : lines) {
-    writer.write(line);
+  for (const ImportedCollective& import : imports) {
+    for (const std::string& line : import_lines(import)) {
+      writer.write(line);
+    }
   }
-}
-
-SampleSet import_samples(std::span<const NcclImport> imports, const ImportOrigin& origin) {
-  std::vector<std::string> passed_over;
-  return samples_of_lines(import_header(imports, origin), import_lines(imports, &passed_over));
-}
-
-void write_import(const std::string& path,
-                  std::span<const NcclImport> imports,
-                  const ImportOrigin& origin) {
-  std::vector<std::string> passed_over;
-  write_import_lines(path, import_header(imports, origin), import_lines(imports, &passed_over));
 }
 
 }  // namespace stepsim

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "calibrate/import/nccl/nccl_tests.h"
-#include "calibrate/samples/samples.h"
+#include "calibrate/samples/sample_log.h"
 
 namespace stepsim {
 
@@ -16,37 +16,26 @@ struct ImportOrigin {
   std::string date;  ///< ISO 8601, UTC.
 };
 
-/// Writes the first line of a samples file that holds imports only. `devices` is the device when
-/// the user named none.
-[[nodiscard]] std::string import_header(const std::string& devices, const ImportOrigin& origin);
+/// The header of a samples file that holds imports only. `devices` is the device when the user
+/// named none.
+[[nodiscard]] Json import_header(const std::string& devices, const ImportOrigin& origin);
 
-/// Reads lines that import_lines() made as samples. Raises InputError when two imports are of one
-/// collective, ranks and nodes.
-[[nodiscard]] SampleSet samples_of_lines(const std::string& header,
-                                         std::span<const std::string> lines);
+/// Makes samples of imports. Raises InputError when two of them are of one collective, ranks and
+/// nodes.
+[[nodiscard]] SampleSet samples_of_imports(const Json& header,
+                                           std::span<const ImportedCollective> imports);
 
 /// Writes a new samples file with this header, or appends to one that exists. Raises InputError
 /// when the file holds one of these collectives already, and EnvironmentFault.
-void write_import_lines(const std::string& path,
-                        const std::string& header,
-                        std::span<const std::string> lines);
+void write_imports(const std::string& path,
+                   const Json& header,
+                   std::span<const ImportedCollective> imports);
 
-/// Writes the first line for logs of nccl-tests.
-[[nodiscard]] std::string import_header(std::span<const NcclImport> imports,
-                                        const ImportOrigin& origin);
+/// The header for logs of nccl-tests.
+[[nodiscard]] Json import_header(std::span<const NcclImport> imports, const ImportOrigin& origin);
 
-/// Writes the lines of every collective that a profile can hold: one with what is known about its
-/// log, then one for each row. `passed_over` gets a message for each of the other collectives.
-[[nodiscard]] std::vector<std::string> import_lines(std::span<const NcclImport> imports,
-                                                    std::vector<std::string>* passed_over);
-
-/// Makes samples of logs without writing a file.
-[[nodiscard]] SampleSet import_samples(std::span<const NcclImport> imports,
-                                       const ImportOrigin& origin);
-
-/// Writes logs with write_import_lines().
-void write_import(const std::string& path,
-                  std::span<const NcclImport> imports,
-                  const ImportOrigin& origin);
+/// Takes every collective of the logs that a profile can hold. Raises InputError when two are of
+/// one collective, ranks and nodes.
+[[nodiscard]] std::vector<ImportedCollective> collectives_of(std::span<const NcclImport> imports);
 
 }  // namespace stepsim

@@ -20,6 +20,23 @@ void append_us(const std::vector<double>& seconds, std::string* text) {
   text->push_back(']');
 }
 
+std::string imported_line(const ImportedSize& size, const ImportedTime& time) {
+  const auto& [op, ranks, nodes, bytes] = size;
+  std::string text =
+      fmt::format(R"({{"kind":"collective","op":"{}","ranks":{},"nodes":{},"bytes":{})",
+                  op,
+                  ranks,
+                  nodes,
+                  bytes);
+  if (time.out_of_place_us) {
+    text += fmt::format(R"(,"out_of_place_us":{})", json_number(*time.out_of_place_us));
+  }
+  if (time.in_place_us) {
+    text += fmt::format(R"(,"in_place_us":{})", json_number(*time.in_place_us));
+  }
+  return text + "}";
+}
+
 }  // namespace
 
 std::string op_key(const Op& op) {
@@ -121,21 +138,13 @@ std::string collective_line(int pass,
   return text + "}";
 }
 
-std::string imported_line(const ImportedSize& size, const ImportedTime& time) {
-  const auto& [op, ranks, nodes, bytes] = size;
-  std::string text =
-      fmt::format(R"({{"kind":"collective","op":"{}","ranks":{},"nodes":{},"bytes":{})",
-                  op,
-                  ranks,
-                  nodes,
-                  bytes);
-  if (time.out_of_place_us) {
-    text += fmt::format(R"(,"out_of_place_us":{})", json_number(*time.out_of_place_us));
+std::vector<std::string> import_lines(const ImportedCollective& import) {
+  std::vector<std::string> lines = {
+      import.about->dump(-1, ' ', false, Json::error_handler_t::replace)};
+  for (const auto& [size, time] : import.times) {
+    lines.push_back(imported_line(size, time));
   }
-  if (time.in_place_us) {
-    text += fmt::format(R"(,"in_place_us":{})", json_number(*time.in_place_us));
-  }
-  return text + "}";
+  return lines;
 }
 
 std::string overlap_line(int pass, const OverlapSample& sample) {

@@ -118,6 +118,14 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
   }
 }
 
+void SampleLog::add(const ImportedCollective& import, const std::string& file) {
+  JsonReader reader(*import.about, file, 0, "");
+  add_import(reader, *import.about);
+  for (const auto& [size, time] : import.times) {
+    add_time(reader, size, time);
+  }
+}
+
 /// The most times that a step runs one op.
 constexpr int kMostRunsOfAnOp = 1'000'000;
 
@@ -243,24 +251,33 @@ void SampleLog::add_imported(JsonReader& reader) {
     reader.fail("op", "the line of this import is missing above");
   }
   const std::int64_t bytes = reader.integer("bytes");
-  if (bytes < 1) {
-    reader.fail("bytes", "must be 1 or more");
-  }
   ImportedTime time;
   for (const auto& [key, value] : {std::pair("out_of_place_us", &time.out_of_place_us),
                                    std::pair("in_place_us", &time.in_place_us)}) {
     if (reader.has(key)) {
       *value = reader.number(key);
-      constexpr double kLongestUs = 3.6e9;  // As profiles take them.
-      if (!(**value > 0 && **value <= kLongestUs)) {
-        reader.fail(key, "must be above 0, and no longer than one hour");
-      }
+    }
+  }
+  add_time(reader, std::tuple_cat(group, std::tuple(bytes)), time);
+}
+
+void SampleLog::add_time(const JsonReader& reader,
+                         const ImportedSize& size,
+                         const ImportedTime& time) {
+  if (std::get<std::int64_t>(size) < 1) {
+    reader.fail("bytes", "must be 1 or more");
+  }
+  for (const auto& [key, value] : {std::pair("out_of_place_us", time.out_of_place_us),
+                                   std::pair("in_place_us", time.in_place_us)}) {
+    constexpr double kLongestUs = 3.6e9;  // As profiles take them.
+    if (value && !(*value > 0 && *value <= kLongestUs)) {
+      reader.fail(key, "must be above 0, and no longer than one hour");
     }
   }
   if (!time.out_of_place_us && !time.in_place_us) {
     reader.fail("bytes", "neither out_of_place_us nor in_place_us is there");
   }
-  imported_[std::tuple_cat(group, std::tuple(bytes))].push_back(time);
+  imported_[size].push_back(time);
   ++measurements_;
 }
 

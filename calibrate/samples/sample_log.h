@@ -54,7 +54,14 @@ struct ImportedTime {
   std::optional<double> in_place_us;
 };
 
-[[nodiscard]] std::string imported_line(const ImportedSize& size, const ImportedTime& time);
+/// One collective of an imported log on so many ranks and nodes.
+struct ImportedCollective {
+  JsonValue about;  ///< The line of kind "import": what is known of the log.
+  std::vector<std::pair<ImportedSize, ImportedTime>> times;  ///< [row]
+};
+
+/// The line of kind "import", then one for each time.
+[[nodiscard]] std::vector<std::string> import_lines(const ImportedCollective& import);
 
 /// Writes an OverlapSample:
 /// {"kind":"overlap","pass","channels","collective_bytes","collective_alone_us",
@@ -79,6 +86,8 @@ class SampleLog {
  public:
   /// Takes in one line. Raises InputError with file and line.
   void add(const Json& line, const std::string& file, int number);
+  /// Takes in an import, as its lines would be. Raises InputError with the file.
+  void add(const ImportedCollective& import, const std::string& file);
 
   [[nodiscard]] const std::vector<Op>& ops() const { return ops_; }
   [[nodiscard]] const std::vector<PointLog>& points() const { return points_; }
@@ -117,6 +126,7 @@ class SampleLog {
   void add_measured(JsonReader& reader, const std::string& kind);
   void add_import(JsonReader& reader, const Json& line);
   void add_imported(JsonReader& reader);
+  void add_time(const JsonReader& reader, const ImportedSize& size, const ImportedTime& time);
   void add_overlap(JsonReader& reader);
   void add_refused(JsonReader& reader);
   void add_host(JsonReader& reader, std::vector<HostSample>& samples);

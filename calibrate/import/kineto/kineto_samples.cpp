@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/samples/sample_log.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/network/collective_cost.h"
@@ -127,14 +126,14 @@ KinetoSamples kineto_samples(std::span<const KinetoTrace> traces,
   const std::string& device = traces.front().header.device;
   result.device = device.empty() ? "not stated in the trace" : printable(device);
   for (const auto& [group, times] : groups) {
-    const Json about = import_json(traces, matches, group, on, times);
-    result.lines.push_back(about.dump(-1, ' ', false, Json::error_handler_t::replace));
+    ImportedCollective collective = {import_json(traces, matches, group, on, times), {}};
     std::set<std::int64_t> sizes;
     for (const KinetoMatch* match : times) {
       sizes.insert(*match->bytes);
-      result.lines.push_back(imported_line({group.first, group.second, on, *match->bytes},
-                                           {{}, static_cast<double>(match->transfer_ns) * 1e-3}));
+      collective.times.push_back({{group.first, group.second, on, *match->bytes},
+                                  {{}, static_cast<double>(match->transfer_ns) * 1e-3}});
     }
+    result.collectives.push_back(std::move(collective));
     result.groups.push_back(fmt::format("{} of {} ranks on {} node{}: {} times, {} sizes",
                                         group.first,
                                         group.second,

@@ -7,16 +7,15 @@
 
 #include "calibrate/import/kineto/kineto_match.h"
 #include "calibrate/import/kineto/kineto_trace.h"
+#include "calibrate/samples/sample_log.h"
 
 namespace stepsim {
 
 /// What a profile can take from traces: how long collectives took without the wait.
 struct KinetoSamples {
-  /// The lines of a samples file. For each collective, ranks and nodes there is one line with what
-  /// is known about it, then one line for each time it ran.
-  std::vector<std::string> lines;
+  std::vector<ImportedCollective> collectives;  ///< One for each collective, ranks and nodes.
   std::vector<std::string> groups;    ///< "all_reduce of 2 ranks on 1 node: 15 times, 5 sizes".
-  std::vector<std::string> left_out;  ///< Which collectives are in no line, and why.
+  std::vector<std::string> left_out;  ///< Which collectives were not taken, and why.
   std::string device;                 ///< The name that the traces give it.
 };
 

@@ -10,6 +10,7 @@
 #include "calibrate/cli/options.h"
 #include "calibrate/import/import_samples.h"
 #include "calibrate/import/nccl/nccl_report.h"
+#include "calibrate/import/nccl_profile.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
@@ -69,39 +70,29 @@ NcclStatements statements_of(const OptionParser& parser) {
   return statements;
 }
 
-void write_profile_of(const OptionParser& parser, const std::vector<NcclImport>& imports) {
-  const auto files = mapped(imports, [](const NcclImport& import) { return import.log.file; });
-  const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
-  const SampleSet samples =
-      samples_of_imports(import_header(imports, origin), collectives_of(imports));
-  write_imported_profile(parser, samples, fmt::format("{}", fmt::join(files, ", ")));
-}
-
-/// DDP needs all-reduces; a log of another collective leaves them as they were.
-void say_without_all_reduce(const OptionParser& parser, const std::vector<NcclImport>& imports) {
-  const auto is_all_reduce = [](const NcclSweep& sweep) { return sweep.op == "all_reduce"; };
-  const bool some = std::ranges::any_of(imports, [&](const NcclImport& import) {
-    return std::ranges::any_of(import.sweeps, is_all_reduce);
-  });
-  if (!some) {
-    print_report(fmt::format(
-        "note: none of this is an all-reduce, which DDP's gradients take: {}; import a log of "
-        "all_reduce_perf too\n",
-        parser.has("base") ? "theirs stay those of " + printable(parser.text("base"))
-                           : "this profile has no times for them"));
-  }
-}
-
-/// "FILE: error: refused: …" for every refused log; false when there is none.
+/// Tells what is refused; false when nothing is.
 bool say_refused(const std::vector<NcclImport>& imports) {
-  bool refused = false;
-  for (const NcclImport& import : imports) {
-    for (const std::string& reason : reasons_of(import, NcclVerdict::Refuse)) {
-      print_message(fmt::format("{}: error: refused: {}", printable(import.log.file), reason));
-      refused = true;
+  const std::vector<std::string> refusals = refusals_of(imports);
+  for (const std::string& refusal : refusals) {
+    print_message(refusal);
+  }
+  return !refusals.empty();
+}
+
+/// Writes samples file and profile; what they hold goes to standard output when `say`.
+void write_taken(const OptionParser& parser, const std::vector<NcclImport>& imports, bool say) {
+  if (parser.has("out")) {
+    const std::string out = parser.text("out");
+    const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
+    write_imports(out, import_header(imports, origin), collectives_of(imports));
+    if (say) {
+      print_report(fmt::format("next: stepcal fit {} --out PROFILE.json\n", shell_word(out)));
     }
   }
-  return refused;
+  if (parser.has("profile")) {
+    write_imported(parser.text("profile"),
+                   nccl_profile(imports, parser.text("device"), profile_request(parser)));
+  }
 }
 
 int import_nccl_tests_command(const std::vector<std::string>& arguments) {
@@ -152,24 +143,11 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
   if (say_refused(imports)) {
     return kBadInput;
   }
-  if (parser.has("out")) {
-    const std::string out = parser.text("out");
-    const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
-    write_imports(out, import_header(imports, origin), collectives_of(imports));
-    if (text_to_stdout) {
-      print_report(fmt::format("next: stepcal fit {} --out PROFILE.json\n", shell_word(out)));
-    }
-  }
-  if (parser.has("profile")) {
-    write_profile_of(parser, imports);
-    if (text_to_stdout) {
-      say_without_all_reduce(parser, imports);
-    }
-  }
+  write_taken(parser, imports, text_to_stdout);
   return kDone;
 }
 
-constexpr std::array<Command, 4> kKinds = {{
+const std::array<Command, 4> kKinds = {{
     {"nccl-tests", "logs of nccl-tests and rccl-tests", import_nccl_tests_command},
     {"kineto", "traces of PyTorch's profiler", import_kineto_command},
     {"run-record", "the recorded steps of a training", import_run_record_command},

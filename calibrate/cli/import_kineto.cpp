@@ -10,17 +10,14 @@
 #include "calibrate/cli/cli.h"
 #include "calibrate/cli/import_profile.h"
 #include "calibrate/cli/options.h"
-#include "calibrate/fit/fit.h"
-#include "calibrate/fit/pass_fit.h"
 #include "calibrate/import/import_samples.h"
 #include "calibrate/import/kineto/kineto_match.h"
+#include "calibrate/import/kineto/kineto_profile.h"
 #include "calibrate/import/kineto/kineto_program.h"
 #include "calibrate/import/kineto/kineto_record.h"
 #include "calibrate/import/kineto/kineto_report.h"
 #include "calibrate/import/kineto/kineto_samples.h"
 #include "calibrate/import/kineto/kineto_trace.h"
-#include "calibrate/import/recorded/recorded_plan.h"
-#include "calibrate/import/recorded/recorded_run.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
@@ -92,27 +89,6 @@ void say_program(const std::string& folder, const KinetoProgram& program) {
   print_report(fmt::format("next: stepsim replay {}\n", shell_word(folder)));
 }
 
-/// What the traces give a profile.
-struct KinetoTaken {
-  KinetoSamples samples;
-  KinetoRecord steps;
-};
-
-/// Why the steps go into no profile; empty when they do.
-std::string why_not(const KinetoRecord& steps) {
-  if (!steps.record) {
-    return steps.problem;
-  }
-  const std::size_t rows = steps.record->steps.size();
-  return rows >= kFewestPassSamples
-             ? ""
-             : fmt::format(
-                   "{} steps of ranks are too few for a fit, which takes {}; trace more steps "
-                   "(schedule(…, active=10))",
-                   rows,
-                   kFewestPassSamples);
-}
-
 void say_taken(const KinetoTaken& taken, std::span<const KinetoTrace> traces) {
   fmt::print("\n");
   if (!taken.samples.groups.empty()) {
@@ -121,46 +97,12 @@ void say_taken(const KinetoTaken& taken, std::span<const KinetoTrace> traces) {
   for (const std::string& one : taken.samples.left_out) {
     fmt::print("left out: {}\n", one);
   }
-  if (const std::string why = why_not(taken.steps); !why.empty()) {
+  if (const std::string why = why_no_steps(taken.steps); !why.empty()) {
     const bool has_times =
         std::ranges::any_of(traces, [](const KinetoTrace& trace) { return !trace.ops.empty(); });
     fmt::print("note: compute goes into no profile: {}{}\n",
                why,
                has_times ? "; a scenario takes it as [times], see above" : "");
-  }
-}
-
-/// Fits the steps as those of a recorder, on top of what the collectives and --base give. The
-/// collectives tell the all-reduces better than a record does, since they are matched over ranks.
-void write_steps(const OptionParser& parser,
-                 const KinetoRecord& steps,
-                 const std::optional<Profile>& base) {
-  const std::string file = parser.list("traces").front();
-  std::vector<RecordedRun> runs = {{*steps.record, recorded_plan(*steps.record, file), file}};
-  RecordedCosts costs = fit_recorded_runs(runs);
-  costs.reduces.clear();
-  costs.all_reduces.clear();
-  costs.notes.insert(costs.notes.begin(), steps.notes.begin(), steps.notes.end());
-  costs.warnings.insert(costs.warnings.begin(), steps.warnings.begin(), steps.warnings.end());
-  write_recorded_profile(parser, costs, runs, base ? &*base : nullptr);
-}
-
-void write_kineto_profile(const OptionParser& parser,
-                          const KinetoTaken& taken,
-                          const Json& header) {
-  std::fflush(stdout);
-  const std::string files = fmt::format("{}", fmt::join(parser.list("traces"), ", "));
-  const SampleSet samples = samples_of_imports(header, taken.samples.collectives);
-  if (!why_not(taken.steps).empty()) {
-    write_imported_profile(parser, samples, files);
-  } else if (taken.samples.groups.empty()) {
-    write_steps(parser, taken.steps, read_base(parser));
-  } else {
-    const FitResult result = fit_imported(parser, samples, files);
-    if (parser.text("profile") != "-") {
-      print_report(fit_report(result, output_screen()) + "\n");
-    }
-    write_steps(parser, taken.steps, result.profile);
   }
 }
 
@@ -172,7 +114,7 @@ void write_taken(const OptionParser& parser,
                  bool say) {
   const KinetoTaken taken = {kineto_samples(traces, matches, parser.maybe<int>("nodes")),
                              std::move(steps)};
-  const std::string why = why_not(taken.steps);
+  const std::string why = why_no_steps(taken.steps);
   if (parser.has("out") || !why.empty()) {
     require_samples(taken.samples, traces, why);
   }
@@ -190,7 +132,9 @@ void write_taken(const OptionParser& parser,
     }
   }
   if (parser.has("profile")) {
-    write_kineto_profile(parser, taken, header);
+    std::fflush(stdout);
+    write_imported(parser.text("profile"),
+                   kineto_profile(taken, parser.list("traces"), header, profile_request(parser)));
   }
 }
 

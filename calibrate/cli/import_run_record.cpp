@@ -1,15 +1,7 @@
-#include <optional>
-
-#include <fmt/core.h>
-#include <nlohmann/json.hpp>
-
 #include "calibrate/cli/cli.h"
 #include "calibrate/cli/import_profile.h"
 #include "calibrate/cli/options.h"
-#include "calibrate/import/recorded/recorded_plan.h"
-#include "calibrate/import/recorded/recorded_run.h"
-#include "costmodel/base/input_error.h"
-#include "costmodel/records/record_files.h"
+#include "calibrate/import/recorded/recorded_import.h"
 
 namespace stepsim {
 namespace {
@@ -35,46 +27,6 @@ constexpr const char* kImportRunRecordUsage =
     "  stepcal import nccl-tests all_reduce.log --profile network.json\n"
     "  stepcal import run-record run.jsonl --plan plan.jsonl --base network.json \\\n"
     "      --profile mine.json\n";
-
-std::vector<Plan> read_plans(const std::vector<std::string>& paths) {
-  std::vector<Plan> plans;
-  for (const std::string& path : paths) {
-    plans.push_back(read_plan(path));
-    for (std::size_t i = 0; i + 1 < plans.size(); ++i) {
-      if (plans[i].policy == plans.back().policy) {
-        throw InputError(SourcePlace{path},
-                         "a second plan of policy '" + printable(plans.back().policy) + "'");
-      }
-    }
-  }
-  return plans;
-}
-
-/// The record's own plan; a single plan serves records that name no policy.
-Plan plan_of(const RunRecord& record, const std::string& path, const std::vector<Plan>& plans) {
-  for (const Plan& plan : plans) {
-    if (plan.policy == record.policy || (record.policy.empty() && plans.size() == 1)) {
-      return plan;
-    }
-  }
-  throw InputError(
-      SourcePlace{path}, "recorded policy '{}', and no --plan is of it", printable(record.policy));
-}
-
-/// Says which shapes stepsim_calibrate.py skipped.
-void add_skipped(const RecordFile& file, std::vector<std::string>* warnings) {
-  if (!file.record.training->contains("calibration")) {
-    return;
-  }
-  JsonReader calibration((*file.record.training)["calibration"], file.file, 1, "calibration");
-  for (JsonReader& shape : calibration.objects("skipped")) {
-    warnings->push_back(fmt::format("{}: skipped {} samples x {}: {}",
-                                    printable(file.file),
-                                    shape.integer("samples"),
-                                    shape.integer("length"),
-                                    printable(shape.text("why"))));
-  }
-}
 
 }  // namespace
 
@@ -103,24 +55,12 @@ int import_run_record_command(const std::vector<std::string>& arguments) {
   if (fit != "passes" && fit != "whole") {
     parser.fail("--fit: expected passes or whole");
   }
-  const std::vector<Plan> plans = read_plans(parser.list("plan"));
-  std::vector<RecordedRun> runs;
-  std::vector<std::string> warnings;
-  std::vector<RecordFile> files = read_record_files(parser.list("files"), &warnings);
-  // Without any plan the records have to describe what ran.
-  std::vector<Plan> ran = plans.empty() ? recorded_plans(files) : std::vector<Plan>{};
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    RecordFile& file = files[i];
-    Plan plan = plans.empty() ? std::move(ran[i]) : plan_of(file.record, file.file, plans);
-    check_gradients(file, plan.model);
-    add_skipped(file, &warnings);
-    runs.push_back({std::move(file.record), std::move(plan), file.file});
-  }
-  RecordedCosts costs =
-      fit_recorded_runs(runs, fit == "whole" ? RecordedForm::WholeSteps : RecordedForm::Passes);
-  costs.warnings.insert(costs.warnings.begin(), warnings.begin(), warnings.end());
-  const std::optional<Profile> base = read_base(parser);
-  write_recorded_profile(parser, costs, runs, base ? &*base : nullptr);
+  RunRecordImport import;
+  import.records = parser.list("files");
+  import.plans = parser.list("plan");
+  import.form = fit == "whole" ? RecordedForm::WholeSteps : RecordedForm::Passes;
+  import.profile = profile_request(parser);
+  write_imported(import.profile.out, import_run_records(import));
   return kDone;
 }
 

@@ -4,9 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include <boost/program_options.hpp>
@@ -16,6 +14,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/same_file.h"
 #include "costmodel/base/shell_word.h"
 
 namespace stepsim {
@@ -192,15 +191,6 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
 }
 
 void CommandParser::keep_files_apart() const {
-  namespace fs = std::filesystem;
-  const auto is_same = [](const std::string& a, const std::string& b) {
-    std::error_code ignored;
-    if (fs::exists(a, ignored)) {  // Devices and pipes are nothing to lose.
-      return fs::is_regular_file(a, ignored) && fs::equivalent(a, b, ignored);
-    }
-    return fs::absolute(a, ignored).lexically_normal() ==
-           fs::absolute(b, ignored).lexically_normal();
-  };
   const auto shown = [&](const po::option& option) {
     return std::ranges::count(positional_names_, option.string_key) > 0
                ? std::string("an input")
@@ -216,7 +206,7 @@ void CommandParser::keep_files_apart() const {
           continue;
         }
         for (const std::string& taken : other.value) {
-          if (&taken != &file && file != "-" && is_same(file, taken)) {
+          if (&taken != &file && file != "-" && is_same_file(file, taken)) {
             fail(fmt::format("--{} {} would overwrite {}; give it a name of its own",
                              output.string_key,
                              printable(file),

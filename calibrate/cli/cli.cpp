@@ -16,7 +16,7 @@
 namespace stepsim {
 namespace {
 
-constexpr std::array<Command, 7> kCommands = {{
+const std::array<Command, 7> kCommands = {{
     {"calibrate", "measure GPUs and fit a profile", calibrate_command},
     {"measure",
      "measure only, into a samples file that survives a kill: GPUs, or gloo's collectives",

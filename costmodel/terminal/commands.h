@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +20,7 @@ inline constexpr int kInterrupted = 130;
 struct Command {
   const char* name;
   const char* summary;
-  int (*run)(const std::vector<std::string>& arguments);
+  std::function<int(const std::vector<std::string>& arguments)> run;
 };
 
 /// A program, or a command that has subcommands.

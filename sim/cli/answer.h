@@ -12,6 +12,7 @@
 #include "sim/points/peers.h"
 #include "sim/points/point_store.h"
 #include "sim/report/json.h"
+#include "sim/study/advice.h"
 
 namespace stepsim {
 
@@ -27,6 +28,8 @@ struct Request {
   Peers* peers = nullptr;
   /// The files that together hold all points of a study; empty: they are computed.
   std::vector<PointFile> parts = {};
+  /// How `advise` fits a profile; the other commands do without.
+  FitRecords fit_records = {};
 };
 
 /// Where the program writes an answer: files, "-" for standard output, or empty.

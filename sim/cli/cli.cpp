@@ -48,27 +48,27 @@ constexpr std::array kQuestions = {
     Question{"profiles", "the calibrated machines there are", profiles_command},
 };
 
-/// Asks the question of this number, as a command of the program.
-template <std::size_t number>
-int ask_and_write(const std::vector<std::string>& arguments) {
-  return write_answer(kQuestions[number].ask({arguments}));
+/// Asks the question as a command of the program.
+Command command_of(const Question& question, const FitRecords& fit_records) {
+  return {question.name, question.summary, [&](const std::vector<std::string>& arguments) {
+            Request request{arguments};
+            request.fit_records = fit_records;
+            return write_answer(question.ask(request));
+          }};
 }
 
-template <std::size_t... numbers>
-constexpr auto commands_of(std::index_sequence<numbers...>) {
-  return std::array{
-      Command{kQuestions[numbers].name, kQuestions[numbers].summary, ask_and_write<numbers>}...};
+int run_one(const std::vector<std::string>& arguments, const FitRecords& fit_records) {
+  const std::vector<Command> commands = mapped(
+      kQuestions, [&](const Question& question) { return command_of(question, fit_records); });
+  const CommandSet set = {
+      "stepsim",
+      "Know the step time of a DDP batching policy and bucket size before running it.",
+      "Start here: stepsim compare scenarios/token_skew.toml\n\n"
+      "Exit status: 0 done; 1 the answer is no; 2 bad input; 3 a fault of the machine.\n\n"
+      "On a terminal, NO_COLOR turns colour off and COLUMNS sets the width.\n",
+      commands};
+  return run_commands(set, arguments);
 }
-
-constexpr std::array kCommands = commands_of(std::make_index_sequence<kQuestions.size()>());
-
-const CommandSet kSet = {
-    "stepsim",
-    "Know the step time of a DDP batching policy and bucket size before running it.",
-    "Start here: stepsim compare scenarios/token_skew.toml\n\n"
-    "Exit status: 0 done; 1 the answer is no; 2 bad input; 3 a fault of the machine.\n\n"
-    "On a terminal, NO_COLOR turns colour off and COLUMNS sets the width.\n",
-    kCommands};
 
 /// The command that prints a list; empty for Lookup::None.
 std::string_view command_for(Lookup lookup) {
@@ -137,13 +137,15 @@ int ask_together(const Question& question,
   return kDone;
 }
 
-int run_command_line(const std::vector<std::string>& arguments, JoinPeers join_peers) {
+int run_command_line(const std::vector<std::string>& arguments,
+                     JoinPeers join_peers,
+                     const FitRecords& fit_records) {
   if (const Question* const question = question_with_points(arguments)) {
     if (const std::unique_ptr<Peers> peers = join_peers()) {
       return ask_together(*question, *peers, arguments);
     }
   }
-  return run_commands(kSet, arguments);
+  return run_one(arguments, fit_records);
 }
 
 void print_error(const InputError& error) {
@@ -163,9 +165,11 @@ std::vector<std::string> command_names() {
   return mapped(kQuestions, [](const Question& question) { return std::string(question.name); });
 }
 
-int run_stepsim(const std::vector<std::string>& arguments, JoinPeers join_peers) {
+int run_stepsim(const std::vector<std::string>& arguments,
+                JoinPeers join_peers,
+                const FitRecords& fit_records) {
   try {
-    const int status = run_command_line(arguments, join_peers);
+    const int status = run_command_line(arguments, join_peers, fit_records);
     if (std::fflush(stdout) != 0) {
       print_message("stepsim: error: cannot write to standard output");
       return kEnvironmentFault;

@@ -13,7 +13,9 @@ namespace stepsim {
 using JoinPeers = std::unique_ptr<Peers> (*)();
 
 /// `stepsim ARGUMENTS`: finds the command, runs it, turns exceptions into messages and statuses.
-[[nodiscard]] int run_stepsim(const std::vector<std::string>& arguments, JoinPeers join_peers);
+[[nodiscard]] int run_stepsim(const std::vector<std::string>& arguments,
+                              JoinPeers join_peers,
+                              const FitRecords& fit_records);
 
 /// Asks one command; `command` is one of command_names(). Raises InputError: there is no such
 /// command; else as the command does.

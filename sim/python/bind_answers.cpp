@@ -13,6 +13,7 @@
 #include "costmodel/terminal/progress.h"
 #include "costmodel/terminal/show.h"
 #include "sim/cli/cli.h"
+#include "sim/fit_records.h"
 #include "sim/python/bindings.h"
 
 namespace py = pybind11;
@@ -39,7 +40,8 @@ Answer ask(const std::string& command,
            std::optional<std::string> scenario_text,
            const py::object& progress) {
   const ProgressListener listener = listener_of(progress);
-  const Request request{std::move(arguments), std::move(scenario_text), true};
+  Request request{std::move(arguments), std::move(scenario_text), true};
+  request.fit_records = fit_records;
   const py::gil_scoped_release released;
   const ProgressScope scope(listener);
   return ask_stepsim(command, request);

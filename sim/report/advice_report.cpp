@@ -43,11 +43,6 @@ std::string step_ms_text(double ms) {
   return ms < 100 ? fmt::format("{:.2f}", ms) : fmt::format("{:.0f}", ms);
 }
 
-const Prediction& current_of(const Advice& advice) {
-  const auto now = std::ranges::find(advice.predictions, advice.recorded, &Prediction::policy);
-  return now != advice.predictions.end() ? *now : advice.predictions.front();
-}
-
 const Prediction& best_of(const Scenario& scenario, const Advice& advice) {
   const Prediction* best = recommended(scenario, advice.predictions);
   return best != nullptr ? *best : current_of(advice);
@@ -282,17 +277,6 @@ Json advice_options_json(const Advice& advice) {
             {"gain_interval90", {option.gain.interval.first, option.gain.interval.second}},
             {"verdict", verdict_of(option)}};
   });
-}
-
-EpochTime epoch_time(const Advice& advice, const Prediction& prediction) {
-  EpochTime time;
-  const PredictionSummary& summary = prediction.summary;
-  if (summary.useful_tokens_per_step > 0) {
-    time.steps =
-        static_cast<double>(advice.samples) * advice.mean_length / summary.useful_tokens_per_step;
-  }
-  time.hours = time.steps * summary.step_time_ms.mean / 1e3 / kSecondsOfHour;
-  return time;
 }
 
 std::string stall_line(const StallNoise& stalls) {

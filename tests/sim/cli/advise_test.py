@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import sys
 import tempfile
 
@@ -263,6 +264,19 @@ def test_data_of_one_length_needs_no_other_policy():
         assert "stepsim plan" not in text and "next: stepsim compare " in text, text
 
 
+@in_folder_of_ranks
+def test_the_program_needs_no_other(folder):
+    """A copy by itself, where no other program can be found, keeps the report of the same fit."""
+    alone = shutil.copy2(stepsim_program.STEPSIM, folder / "stepsim")
+    small_runner.run(alone, "advise", *RANKS, "--quiet", env={"PATH": "", "HOME": str(folder)})
+    kept = (folder / "advice/profile.txt").read_text(encoding="utf-8")
+    assert kept.startswith("38 steps of 2 ranks; ") and "\nwrote advice/profile.json\n" in kept, kept
+    assert kept.endswith("next: stepsim compare SCENARIO.toml --profile advice/profile.json\n"), kept
+    origin = json.loads((folder / "advice/profile.json").read_text(encoding="utf-8"))["provenance"]
+    command = "stepcal import run-record run.rank0.jsonl run.rank1.jsonl --profile advice/profile.json"
+    assert origin["recorded"]["command"] == command, origin
+
+
 def refusal(folder, *arguments):
     arguments = [str(argument) for argument in (*arguments, "--out-dir", folder / "out")]
     done = stepsim_program.run("advise", *arguments, status=2)
@@ -291,6 +305,8 @@ def test_mistakes_are_named():
         assert "recorder.step(lengths=" in refusal(folder, blind)
         whole = folder / "whole.jsonl"
         write(whole, header(), rows)
+        own = folder / "out" / "profile.json"
+        assert "would overwrite an input" in refusal(folder, whole, "--base", own)
         assert "--price-per-hour must be" in refusal(folder, whole, "--price-per-hour", "-1")
         error = refusal(folder, stepsim_program.PAIR)
         assert "not a file of JSON lines" in error and "stepsim-run-record/1" in error, error

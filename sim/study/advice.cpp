@@ -1,0 +1,249 @@
+#include "sim/study/advice.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
+#include "costmodel/records/record_files.h"
+#include "sim/batching/lengths.h"
+#include "sim/predict/metrics.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
+#include "sim/study/bucket_cap_sweep.h"
+#include "sim/study/live_run.h"
+#include "sim/study/starter/starter_scenario.h"
+
+namespace stepsim {
+namespace {
+
+namespace fs = std::filesystem;
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw EnvironmentFault("cannot make folder {}: {}", folder.string(), error.message());
+  }
+}
+
+/// Writes the made scenario, and a second copy beside it that tells later whether the user has
+/// edited the first. An edited one stays. Returns whether it does.
+bool keeps_edited(const fs::path& scenario, const std::string& made) {
+  fs::path copy = scenario;
+  copy.replace_extension(".made.toml");
+  const auto text_of = [](const fs::path& path) {
+    std::error_code error;
+    return fs::exists(path, error) ? read_text(path.string()) : std::string();
+  };
+  const std::string own = text_of(scenario);
+  const bool edited = !own.empty() && own != made && own != text_of(copy);
+  write_text_atomically(copy.string(), made);
+  if (!edited) {
+    write_text_atomically(scenario.string(), made);
+  }
+  return edited;
+}
+
+/// Counts the samples of the data set: those of the file, else of the records.
+void count_samples(const AdviceQuestion& question, const StarterScenario& starter, Advice& advice) {
+  advice.samples = starter.samples;
+  advice.mean_length = starter.mean_length;
+  if (question.lengths.empty()) {
+    return;
+  }
+  LengthSource lengths;
+  lengths.kind = LengthSource::Kind::File;
+  lengths.file = question.lengths;  // Its errors name the user's file, not the copy.
+  const std::vector<std::int64_t> all = generate_lengths(lengths, 0);
+  advice.samples = std::ssize(all);
+  advice.mean_length =
+      std::accumulate(all.begin(), all.end(), 0.0) / std::max(1.0, static_cast<double>(all.size()));
+}
+
+void write_fitted(const AdviceQuestion& question, const FitRecords& fit) {
+  const fs::path folder = question.folder;
+  const std::string out = (folder / "profile.json").string();
+  try {
+    const FittedRecords fitted = fit({question.records, question.plans, question.base, out});
+    write_profile(out, fitted.profile);
+    write_text_atomically((folder / "profile.txt").string(), fitted.report);
+  } catch (const InputError& error) {
+    throw InputError("no profile of these records:\n{}", error.what());
+  }
+}
+
+void write_lengths(const AdviceQuestion& question, const StarterScenario& starter) {
+  const fs::path folder = question.folder;
+  if (question.lengths.empty()) {
+    write_text_atomically((folder / "lengths.json").string(), starter.lengths);
+  } else {
+    write_text_atomically((folder / "lengths.txt").string(), read_text(question.lengths));
+  }
+}
+
+/// The share of the whole that a part of it has reached.
+ProgressCallback part_of(const ProgressCallback& whole, double from, double to) {
+  return whole ? [=](double share) { whole(from + share * (to - from)); } : ProgressCallback();
+}
+
+/// The scenario at another bucket cap.
+Scenario with_cap(const AdviceCase& training, Bytes cap) {
+  return read_scenario(
+      training.file,
+      cap.value() == kDefaultBucketCapBytes
+          ? default_cap_settings(training.scenario)
+          : std::vector<std::string>{fmt::format("ddp.bucket_cap={} B", cap.value())});
+}
+
+Prediction at_cap(const AdviceCase& training,
+                  const std::string& policy,
+                  Bytes cap,
+                  const PredictOptions& options) {
+  const Scenario other = with_cap(training, cap);
+  return predict(other, find_policy(other, policy), training.profile, options);
+}
+
+CapAdvice cap_advice(const AdviceCase& training,
+                     const std::string& policy,
+                     const ProgressCallback& on_progress) {
+  const Scenario& scenario = training.scenario;
+  CapAdvice advice;
+  advice.own = advice.best = scenario.ddp.bucket_cap;
+  SweepOptions options;
+  options.policy = policy;
+  options.on_progress = part_of(on_progress, 0, 0.5);
+  double shortest = 0;
+  for (const CapPoint& point : bucket_cap_sweep(scenario, training.profile, options)) {
+    const double step =
+        point.point.not_priced.empty() ? point.point.prediction.summary.step_time_ms.mean : 0;
+    advice.caps.push_back({point.cap, step, point.point.not_priced});
+    if (point.own) {
+      advice.best = point.cap;
+      shortest = step;
+    }
+  }
+  for (const CapStep& cap : advice.caps) {
+    if (cap.not_priced.empty() && cap.step_ms < shortest) {
+      shortest = cap.step_ms;
+      advice.best = cap.cap;
+    }
+  }
+  if (advice.best != advice.own) {
+    PredictOptions paired;
+    paired.paired_draws = true;
+    paired.on_progress = part_of(on_progress, 0.5, 1);
+    advice.gain =
+        paired_gain(at_cap(training, policy, advice.best, paired),
+                    predict(scenario, find_policy(scenario, policy), training.profile, paired));
+  }
+  return advice;
+}
+
+/// What runs now, and what differs from it: the best bucket cap with the same batches, the best
+/// policy, and that policy with its best bucket cap.
+std::vector<AdviceOption> options_of(const AdviceCase& training,
+                                     const Prediction& now,
+                                     const Prediction& best,
+                                     const CapAdvice& caps_of_best,
+                                     const ProgressCallback& on_progress) {
+  const Bytes own = training.scenario.ddp.bucket_cap;
+  std::vector<AdviceOption> options = {{"now", own, now, {}}};
+  const bool is_best = now.policy == best.policy;
+  const CapAdvice caps =
+      is_best ? caps_of_best : cap_advice(training, now.policy, part_of(on_progress, 0, 0.5));
+  PredictOptions predicted;
+  predicted.on_progress = part_of(on_progress, 0.5, 1);
+  if (caps.best != own) {
+    options.push_back({"other bucket cap",
+                       caps.best,
+                       at_cap(training, now.policy, caps.best, predicted),
+                       caps.gain});
+  }
+  if (!is_best) {
+    options.push_back({"other batches", own, best, unpaired_gain(best, now)});
+    if (caps_of_best.best != own) {
+      Prediction both = at_cap(training, best.policy, caps_of_best.best, predicted);
+      const Gain gain = unpaired_gain(both, now);
+      options.push_back({"both", caps_of_best.best, std::move(both), gain});
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit) {
+  AdviceCase training;
+  const std::vector<RecordFile> records = read_record_files(question.records, &training.warnings);
+  const RunRecord& first = records.front().record;
+  const std::string name = fs::path(question.records.front()).stem().stem().string();
+  const StarterScenario starter = starter_scenario(records, name, !question.lengths.empty());
+  count_samples(question, starter, training.known);
+  const fs::path folder = question.folder;
+  make_folder(folder);
+  write_fitted(question, fit);
+  training.plays = starter.plays;
+  if (starter.plays) {
+    write_run_record((folder / "recorded.jsonl").string(), first);
+  }
+  write_lengths(question, starter);
+  training.file = (folder / "scenario.toml").string();
+  training.edited = keeps_edited(training.file, starter.toml);
+  training.scenario = read_scenario(training.file, {});
+  training.profile = scenario_profile(training.scenario);
+  const std::vector<BatchingPolicy>& policies = training.scenario.policies;
+  const bool is_known =
+      std::ranges::find(policies, starter.now, &BatchingPolicy::name) != policies.end();
+  training.known.recorded = is_known ? starter.now : policies.front().name();
+  training.known.recorded_ms =
+      mean(join_live_runs({&first}, std::max(training.scenario.warmup_steps, first.warmup_steps))
+               .step_ms);
+  training.known.stalls = training.profile.noise.stalls;
+  training.known.price_per_hour = question.price_per_hour;
+  return training;
+}
+
+Advice advise(const AdviceCase& training, const ProgressCallback& on_progress) {
+  const Scenario& scenario = training.scenario;
+  const Profile& profile = training.profile;
+  Advice advice = training.known;
+  PredictOptions options;
+  options.on_progress = part_of(on_progress, 0, 0.6);
+  options.training_effects = true;
+  advice.predictions = predict_policies(scenario, profile, options);
+  const Prediction* best = recommended(scenario, advice.predictions);
+  const Prediction& now = current_of(advice);
+  const Prediction& chosen = best != nullptr ? *best : now;
+  advice.caps = cap_advice(training, chosen.policy, part_of(on_progress, 0.6, 0.75));
+  advice.options = options_of(training, now, chosen, advice.caps, part_of(on_progress, 0.75, 0.9));
+  advice.blame = blame(scenario,
+                       find_policy(scenario, advice.recorded),
+                       profile,
+                       kMaxBlamedRanks,
+                       part_of(on_progress, 0.9, 1));
+  return advice;
+}
+
+EpochTime epoch_time(const Advice& advice, const Prediction& prediction) {
+  constexpr double kSecondsOfHour = 3600;
+  EpochTime time;
+  const PredictionSummary& summary = prediction.summary;
+  if (summary.useful_tokens_per_step > 0) {
+    time.steps =
+        static_cast<double>(advice.samples) * advice.mean_length / summary.useful_tokens_per_step;
+  }
+  time.hours = time.steps * summary.step_time_ms.mean / 1e3 / kSecondsOfHour;
+  return time;
+}
+
+const Prediction& current_of(const Advice& advice) {
+  return *std::ranges::find(advice.predictions, advice.recorded, &Prediction::policy);
+}
+
+}  // namespace stepsim

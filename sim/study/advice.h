@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/base/progress_callback.h"
+#include "costmodel/records/profile.h"
+#include "sim/predict/prediction.h"
+#include "sim/scenario/scenario.h"
+#include "sim/study/blame.h"
+#include "sim/study/recommendation.h"
+
+namespace stepsim {
+
+/// Run records to fit a profile to.
+struct RecordsToFit {
+  std::vector<std::string> records;  ///< Files; those of single ranks are joined.
+  std::vector<std::string> plans;    ///< Files of what they ran; empty: the records tell it.
+  std::string base;                  ///< The file of a profile with all-reduce times; empty: none.
+  std::string out;                   ///< The file that the profile goes to, which names it.
+};
+
+/// A profile of run records.
+// NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
+struct FittedRecords {
+  Profile profile;
+  std::string report;  ///< How well it fits, for a file.
+};
+
+/// Fits a profile to run records; writes nothing. Raises InputError where they allow no fit.
+using FitRecords = std::function<FittedRecords(const RecordsToFit& records)>;
+
+/// What advice is asked for. Files are empty where there are none.
+struct AdviceQuestion {
+  std::vector<std::string> records;  ///< As RecordsToFit has them, and plans and base.
+  std::vector<std::string> plans;
+  std::string base;
+  std::string lengths;  ///< A file of the tokens of each sample of the data set.
+  std::string folder;   ///< Keeps what is made on the way; it is made where it is missing.
+  std::optional<double> price_per_hour;  ///< Of all ranks together, in any currency.
+};
+
+/// One bucket cap of the best policy.
+struct CapStep {
+  Bytes cap;
+  double step_ms = 0;      ///< Without noise; 0: not priced.
+  std::string not_priced;  ///< Why the profile cannot price it; else empty.
+};
+
+/// The bucket cap that is worth setting, if any is.
+struct CapAdvice {
+  std::vector<CapStep> caps;  ///< Ascending; one when the cap has no effect.
+  Bytes own;                  ///< The scenario's.
+  Bytes best;                 ///< The shortest step; of equal ones the own.
+  Gain gain;                  ///< Of the best over the own.
+};
+
+/// One way to train: as now, or with another bucket cap, other batches, or both.
+struct AdviceOption {
+  std::string change;  ///< "now", "other bucket cap", "other batches" or "both".
+  Bytes cap;
+  Prediction prediction;  ///< With the policy's name.
+  Gain gain;              ///< Over now.
+};
+
+/// What `stepsim advise` found out about a training.
+struct Advice {
+  std::vector<Prediction> predictions;   ///< [policy]
+  std::string recorded;                  ///< The policy that runs now; the first where unknown.
+  double recorded_ms = 0;                ///< Its mean step as it was recorded.
+  StallNoise stalls;                     ///< What now and then holds up a step, in all figures.
+  CapAdvice caps;                        ///< Of the best policy.
+  std::vector<AdviceOption> options;     ///< What runs now first; only what differs from it.
+  Blame blame;                           ///< Of the recorded policy.
+  std::int64_t samples = 0;              ///< Of the whole data set.
+  double mean_length = 0;                ///< Tokens of a sample.
+  std::optional<double> price_per_hour;  ///< Of all ranks together, in any currency.
+};
+
+/// The records as a scenario and its profile, ready to be predicted.
+// NOLINTNEXTLINE(bugprone-exception-escape): moving an ordered_json is not marked noexcept.
+struct AdviceCase {
+  std::string file;     ///< The scenario's.
+  bool edited = false;  ///< The user has edited it, and so it was kept.
+  bool plays = false;   ///< The batches of the first record are kept, too, and played.
+  Scenario scenario;
+  Profile profile;
+  Advice known;                       ///< What the records tell, before anything is predicted.
+  std::vector<std::string> warnings;  ///< What is odd about the records.
+};
+
+/// Makes the files of a training's folder from its records: profile.json, profile.txt (how well it
+/// fits), scenario.toml, scenario.made.toml, recorded.jsonl, and lengths.json or lengths.txt. A
+/// scenario.toml that the user has edited stays, and is the one that is read.
+/// Raises InputError: files that cannot be read; "no profile of these records" with the reason of
+/// `fit`. Raises EnvironmentFault: files that cannot be written.
+[[nodiscard]] AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit);
+
+/// Predicts all policies of a case, the bucket caps of what runs now and of the best policy, and
+/// what the recorded steps are spent on. `on_progress` may throw to end it. Raises InputError: a
+/// cost that the profile lacks.
+[[nodiscard]] Advice advise(const AdviceCase& training, const ProgressCallback& on_progress = {});
+
+/// One epoch of a policy.
+struct EpochTime {
+  double steps = 0;
+  double hours = 0;
+};
+
+/// The steps and the time that the useful tokens of the whole data set take, by the tokens of the
+/// predicted steps: policies compare by it as by useful tokens per second.
+[[nodiscard]] EpochTime epoch_time(const Advice& advice, const Prediction& prediction);
+
+/// The prediction of what runs now.
+[[nodiscard]] const Prediction& current_of(const Advice& advice);
+
+}  // namespace stepsim

@@ -24,17 +24,4 @@ std::vector<std::filesystem::path> own_folders() {
   return folders;
 }
 
-std::string own_program(const std::string& name) {
-  std::error_code error;
-  for (const std::filesystem::path& folder : own_folders()) {
-    for (const char* below : {"", "bin", "calibrate", "sim"}) {
-      const std::filesystem::path file = folder / below / name;
-      if (std::filesystem::is_regular_file(file, error)) {
-        return file.string();
-      }
-    }
-  }
-  return name;
-}
-
 }  // namespace stepsim

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <vector>
 
 namespace stepsim {
@@ -10,9 +9,5 @@ namespace stepsim {
 /// extension, and those above it, the nearest first. What is installed or built with it is found
 /// from there. Empty where the system does not tell.
 [[nodiscard]] std::vector<std::filesystem::path> own_folders();
-
-/// Returns the file of a program that was installed or built with this code ("stepcal"); where
-/// there is none its name, for the search on the PATH.
-[[nodiscard]] std::string own_program(const std::string& name);
 
 }  // namespace stepsim

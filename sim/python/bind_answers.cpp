@@ -8,7 +8,6 @@
 #include <pybind11/stl.h>
 
 #include "costmodel/base/input_error.h"
-#include "costmodel/base/own_folders.h"
 #include "costmodel/records/shipped.h"
 #include "costmodel/terminal/progress.h"
 #include "costmodel/terminal/show.h"
@@ -104,8 +103,6 @@ void bind_answers(py::module_& core) {
            "Runs a command of stepsim and returns its answer, of which nothing is written.");
   core.def("commands", command_names, "The names of the commands.");
   core.def("scenario_path", scenario_path, py::arg("named"), "The file of a scenario.");
-  core.def(
-      "own_program", own_program, py::arg("name"), "The program installed or built with this.");
   core.def("profile_path", profile_path, py::arg("named"), "The file of a profile.");
 }
 

@@ -30,5 +30,6 @@ PYBIND11_MODULE(_core, core) {
   stepsim::bind_errors(core);
   stepsim::bind_answers(core);
   stepsim::bind_epochs(core);
+  stepsim::bind_imports(core);
   stepsim::bind_records(core);
 }

@@ -62,12 +62,12 @@ def test_the_python_package_finds_what_is_installed():
 import stepsim
 scenario = stepsim.Scenario("token_skew")
 assert scenario.file.endswith("/share/stepsim/scenarios/token_skew.toml"), scenario.file
-print(scenario.compare().best, stepsim._core.own_program("stepcal"))
+print(scenario.compare().best)
 """
     python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
     path = {"PYTHONPATH": str(package.parent.parent)}
     text = run(python, "-c", code, env=path)
-    assert text == f"bucketing {INSTALLED}/bin/stepcal\n", text
+    assert text == "bucketing\n", text
 
 
 def test_headers_find_each_other():

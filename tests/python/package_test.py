@@ -8,6 +8,7 @@ import os
 import pathlib
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -259,6 +260,55 @@ def test_a_plan_written_and_read_is_the_same():
         assert stepsim.Plan.read(path) == plan
     assert len(plan.batches(3)) == plan.steps == 6 and len(plan) == 24
     assert all(len(batch) == 8 for batch in plan.batches(0))
+
+
+@small_runner.in_new_folder
+def test_profiles_and_advice_start_no_process():
+    code = f"""
+import resource, warnings
+import stepsim
+corpus = "{ROOT}/tests/fuzz/corpus"
+record = "{ROOT}/scenarios/tour/random.jsonl"
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    run = stepsim.Profile.from_run_record(record, "run.json")
+    link = stepsim.Profile.from_nccl_tests(corpus + "/nccl_log/plain.txt", run, "link.json")
+warned = [str(one.message) for one in told]
+assert warned and all("warning: " + one in run.report for one in warned[:1]), (warned, run.report)
+assert {{one.filename for one in told}} == {{"<string>"}}, [one.filename for one in told]
+steps = stepsim.Profile.from_step_times(corpus + "/tables/steps.csv", "steps.json",
+                                        gradient_bytes="97 MiB")
+for one in (run, link, steps):
+    assert "\\nwrote " + one.file + "\\nnext: " in one.report, one.report
+    assert one.provenance, one.file
+assert stepsim.advise(record, base="link.json").lines
+children = resource.getrusage(resource.RUSAGE_CHILDREN)
+assert (children.ru_maxrss, children.ru_minflt) == (0, 0), children
+"""
+    done = run_python(code, env={**os.environ, "PATH": ""})
+    assert done.returncode == 0, done.stderr
+
+
+@small_runner.in_new_folder
+def test_an_import_says_what_is_wrong():
+    steps = ROOT / "tests" / "fuzz" / "corpus" / "tables" / "steps.csv"
+    shutil.copy(ROOT / "scenarios" / "tour" / "random.jsonl", "run.jsonl")
+    make = stepsim.Profile
+    for function, message in (
+        (lambda: make.from_run_record([], "out.json"), "no run record given"),
+        (lambda: make.from_run_record("run.jsonl", "./run.jsonl"), "would overwrite an input"),
+        (lambda: make.from_run_record("run.jsonl", "a.json", base="a.json"), "would overwrite"),
+        (lambda: make.from_run_record("run.jsonl", "out.json", plan=steps), "steps.csv:1"),
+        (lambda: make.from_step_times(steps, "out.json"), "say what is trained by one of"),
+        (lambda: make.from_step_times(steps, "out.json", gradient_bytes="1 B"), "--gradient-bytes: "),
+        (lambda: make.from_step_times(steps, "out.json", preset="bert"), "unknown model"),
+        (lambda: make.from_nccl_tests("run.jsonl", "run.jsonl", "out.json"), "no table of nccl-tests"),
+    ):
+        error = error_of(function)
+        assert message in str(error), (message, str(error))
+    assert not os.path.exists("out.json")
+    error = error_of(lambda: make.from_run_record("run.jsonl", "none/out.json"), stepsim.MachineError)
+    assert "none/out.json" in str(error), error
 
 
 def test_a_trace():

@@ -1,6 +1,6 @@
 """Asks the same questions in Python and of the program, and compares the bytes of the answers.
 
-usage: same_bytes_test.py PATH_OF_STEPSIM [--whole]
+usage: same_bytes_test.py PATH_OF_STEPSIM PATH_OF_STEPCAL [--whole]
 
 --whole: every scenario with all its steps, which takes minutes; else a few steps of each, and of
 those that take long one policy.
@@ -146,7 +146,7 @@ def test_step_times_validated_and_imported():
                                                   preset="bert-base")
         assert profile.has_recorded_model and "ms" in profile.report, profile.report
         small_runner.run(
-            stepsim._core.own_program("stepcal"), "import", "step-times", here / "steps.csv",
+            sys.argv[2], "import", "step-times", here / "steps.csv",
             "--preset", "bert-base", "--out", here / "job.json", "--scenario", job)
         result = stepsim.Scenario(job).validate(step_times=here / "steps.csv")
         same(result, "validate", job, "--step-times", here / "steps.csv")

@@ -5,28 +5,19 @@ import html
 import json
 import os
 import pathlib
-import subprocess
 import tempfile
 import warnings
 from typing import Any, Dict, List
 
 from . import _core
-from .errors import InputError, MachineError
+from .errors import InputError
 from .table import Table
 
 
-def _stepcal(arguments):
-    """Runs stepcal and returns what it prints."""
-    program = _core.own_program("stepcal")
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
-    message = done.stderr.strip()
-    if done.returncode == 2:
-        raise InputError(message)
-    if done.returncode != 0:
-        raise MachineError(message or f"{program} ended with status {done.returncode}")
-    if message:
-        warnings.warn(message, stacklevel=3)
-    return done.stdout
+def _paths(files):
+    """One path or several, as a list of texts; empty for None."""
+    files = [] if files is None else files
+    return [os.fspath(one) for one in ([files] if isinstance(files, (str, os.PathLike)) else files)]
 
 
 class _Rows(Table):
@@ -215,33 +206,29 @@ class Profile:
             base: A profile with all-reduce times, for what the record does not have.
             plan: The plan that ran, for records that do not hold the model.
         """
-        paths = [records] if isinstance(records, (str, os.PathLike)) else list(records)
-        options = [f for name, file in (("--base", base), ("--plan", plan)) if file
-                   for f in (name, os.fspath(file))]
-        return cls._imported("run-record", [os.fspath(path) for path in paths] + options,
-                             "--profile", out)
+        return cls._imported(out, _core.import_run_record(
+            _paths(records), _paths(plan), os.fspath(base or ""), os.fspath(out)))
 
     @classmethod
     def from_step_times(cls, table, out, preset=None, tensors=None, record=None,
                         gradient_bytes=None) -> "Profile":
         """Fits a profile to a handful of step times (CSV: placement,batch,step_ms), of a model that
         one of the other arguments names: see `stepcal import step-times --help`."""
-        given = {"--preset": preset, "--tensors": tensors, "--record": record,
-                 "--gradient-bytes": gradient_bytes}
-        options = [word for name, value in given.items() if value is not None
-                   for word in (name, str(value))]
-        return cls._imported("step-times", [os.fspath(table)] + options, "--out", out)
+        model = [str(one or "") for one in (preset, tensors, record, gradient_bytes)]
+        return cls._imported(out, _core.import_step_times(os.fspath(table), *model, os.fspath(out)))
 
     @classmethod
     def from_nccl_tests(cls, logs, base, out) -> "Profile":
         """Puts the all-reduce times of nccl-tests' logs in place of those of the profile `base`."""
-        logs = [logs] if isinstance(logs, (str, os.PathLike)) else list(logs)
-        return cls._imported("nccl-tests", [*map(os.fspath, logs), "--base", os.fspath(base)],
-                             "--profile", out)
+        return cls._imported(out, _core.import_nccl_tests(
+            _paths(logs), os.fspath(base), os.fspath(out)))
 
     @classmethod
-    def _imported(cls, source, arguments, option, out):
-        report = _stepcal(["import", source, *arguments, option, os.fspath(out)])
+    def _imported(cls, out, told):
+        """The profile that an import wrote, and told its report and warnings of."""
+        report, notes = told
+        for note in notes:
+            warnings.warn(note, stacklevel=3)
         profile = cls(out)
         profile.report = report
         return profile

@@ -12,8 +12,6 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import _core
 from .table import Table
 
-from .errors import InputError
-
 Interval = Tuple[float, float]
 
 
@@ -391,37 +389,6 @@ class Validation(Result):
     def to_markdown(self) -> str:
         """Returns the text that the command writes with --report."""
         return self._answer.markdown()
-
-
-class WrittenAnswer:
-    """Stands in for _core.Answer where another process wrote the answer to files.
-
-    Args:
-        json_text, report: As the command writes and prints them.
-        page: As the command writes it; None: there is none.
-    """
-
-    status = 0
-
-    def __init__(self, json_text, report, page=None):
-        self._json, self._report, self._page = json_text, report, page
-
-    def has(self, kind):
-        return kind in ("json", "text") or (kind == "html" and self._page is not None)
-
-    def json(self):
-        return self._json
-
-    def text(self, _columns=0):
-        return self._report
-
-    def html(self):
-        if self._page is None:
-            raise InputError("this answer has no page")
-        return self._page
-
-    def csv(self):
-        raise InputError("this answer has no table of columns")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,6 @@ import functools
 import json
 import os
 import pathlib
-import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -18,10 +16,12 @@ import zlib
 import torch
 import torch.distributed as dist
 
-from .. import results
+from .. import _core
+from ..advise import advise
+from ..errors import MachineError
 from . import all_reduce
 from .meeting import Meeting
-from .stepsim_recorder import Recorder
+from .stepsim_recorder import Recorder, merge
 
 _FEWEST_STEPS = 8
 _PATIENCE_S = 30.0  # How long ranks wait for each other.
@@ -50,6 +50,10 @@ def _harmless(method):
     return guarded
 
 
+class _Stopped(Exception):
+    """The training has ended, or waits no longer."""
+
+
 def _shared_store(number):
     """Returns the key-value store of the process group, with keys of this advisor's own."""
     return dist.PrefixStore(f"stepsim/advisor{number}", dist.distributed_c10d._get_default_store())
@@ -68,8 +72,8 @@ class Advisor:
         advisor.close()                                             # on all ranks
 
     After `steps` steps the ranks stop recording, all-reduces of several sizes are measured once,
-    and rank 0 makes the advice in a background process of low priority. From then on step() and
-    backward() do nothing of their own.
+    and rank 0 makes the advice in a background thread of low priority, outside of Python's lock.
+    From then on step() and backward() do nothing of their own.
 
     No error in here reaches the training: the first one is printed. Errors of the training pass
     through unchanged.
@@ -137,7 +141,7 @@ class Advisor:
         self._idle = contextlib.nullcontext(self)
         self._model = model
         self._rank, self._world_size, self._store = 0, 1, None
-        self._thread = self._process = self._folder = None
+        self._thread = None
         self._undelivered = self._stopped = False
         self._recorder = Recorder(
             None,
@@ -274,15 +278,14 @@ class Advisor:
 
     @_harmless
     def _make(self, lines, error, table):
-        """In a thread of rank 0: gathers the ranks' lines and runs the background process."""
+        """In a thread of rank 0: gathers the ranks' lines and makes the advice."""
         atexit.register(self._stop)
         try:
-            told = self._gathered(lines, error)
-            self._folder = tempfile.mkdtemp(prefix="stepsim-advice-")
-            files = self._write(told, table)
-            self._run(dict(self._request, rank_files=files))
+            with contextlib.suppress(OSError):  # Of this thread and those it starts.
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+            self._merge(self._gathered(lines, error))
+            self._advise(table)
         finally:
-            self._clean()
             atexit.unregister(self._stop)
 
     def _gathered(self, lines, error):
@@ -304,62 +307,54 @@ class Advisor:
                 self._store.delete_key(f"rank{rank}")
         return told
 
-    def _write(self, told, table):
-        """Writes the ranks' lines into the folder. Returns the names of the files."""
-        files = []
-        for rank, (lines, error) in enumerate(told):
-            if lines.count(b"\n") < 2:
-                raise ValueError(f"rank {rank} recorded no step: {error or 'it ran none'}")
-            if error is not None:
-                _say(f"rank {rank} stopped recording too early: {error}")
-            files.append(f"rank{rank}.jsonl")
-            pathlib.Path(self._folder, files[-1]).write_bytes(lines)
-        if table is not None:
-            pathlib.Path(self._folder, "all_reduce.log").write_text(table, encoding="utf-8")
-        return files
+    def _merge(self, told):
+        """Makes one record of what the ranks told."""
+        with tempfile.TemporaryDirectory(prefix="stepsim-advice-") as folder:
+            files = []
+            for rank, (lines, error) in enumerate(told):
+                if lines.count(b"\n") < 2:
+                    raise ValueError(f"rank {rank} recorded no step: {error or 'it ran none'}")
+                if error is not None:
+                    _say(f"rank {rank} stopped recording too early: {error}")
+                files.append(os.path.join(folder, f"rank{rank}.jsonl"))
+                pathlib.Path(files[-1]).write_bytes(lines)
+            merge(files, os.path.join(self._out_dir, "run.jsonl"))
 
-    def _run(self, request):
-        file = pathlib.Path(self._folder, "request.json")
-        file.write_text(json.dumps(request), encoding="utf-8")
-        package = pathlib.Path(results.__file__).resolve().parents[1]
-        paths = [os.fspath(package), os.environ.get("PYTHONPATH", "")]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "stepsim._background", self._folder],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def _go_on(self, *_):
+        """Progress is reported here, so that the advice ends where nobody waits for it."""
         if self._stopped:
-            self._process.kill()
-        said = self._process.communicate()[1].strip()
-        if self._process.returncode != 0:
-            raise RuntimeError(said or f"the process ended with status {self._process.returncode}")
+            raise _Stopped
+
+    def _advise(self, table):
+        """Writes the files of the advice; `table` is the log of the all-reduces, or None."""
         out = pathlib.Path(self._out_dir)
-        page = out / "advice.html"
-        self.advice = results.Advice(
-            results.WrittenAnswer(
-                (out / "advice.json").read_text(encoding="utf-8"),
-                (out / "advice.txt").read_text(encoding="utf-8"),
-                page.read_text(encoding="utf-8") if page.exists() else None,
-            )
-        )
+        for name in ("advice.html", "advice.json", "advice.txt"):  # Of a run before.
+            (out / name).unlink(missing_ok=True)
+        request = dict(self._request)
+        if table is not None:
+            (out / "all_reduce.log").write_text(table, encoding="utf-8")
+            request["base"] = os.fspath(out / "all_reduce.json")
+            _core.import_nccl_tests([os.fspath(out / "all_reduce.log")], "", request["base"])
+        self._go_on()
+        advice = advise(out / "run.jsonl", progress=self._go_on, **request)
+        also = said = ""
+        try:
+            advice.page(out / "advice.html")
+            also = f"; the same as a page: {out / 'advice.html'}"
+        except MachineError as error:
+            said = f"\nno page: {error}"
+        self._go_on()
+        _core.write_text(os.fspath(out / "advice.json"), advice.to_json())
+        _core.write_text(os.fspath(out / "advice.txt"), advice.report())
+        self.advice = advice
         self._undelivered = self._on_advice is not None
         if self._report:
-            also = f"; the same as a page: {page}" if page.exists() else ""
-            _say(f"the advice is ready{also}\n\n{self.advice}\n{said}".rstrip())
+            _say(f"the advice is ready{also}\n\n{advice}{said}")
 
     def _stop(self):
-        """Ends the background process, and waits for the thread that waits for it."""
+        """Ends the thread at its next report of progress, and waits for that."""
         self._stopped = True
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
         self._thread.join(_PATIENCE_S)
-
-    def _clean(self):
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
     @_harmless
     def _wait(self, timeout):

@@ -95,9 +95,8 @@ void write_taken(const OptionParser& parser, const std::vector<NcclImport>& impo
   }
 }
 
-int import_nccl_tests_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("import nccl-tests", kImportUsage);
-  parser.add(
+void add_nccl_options(OptionParser* parser) {
+  parser->add(
       {{"files", option_value<std::vector<std::string>>(), "FILE… or -: logs"},
        {"json", option_text(), "FILE or -: rows and verdicts as JSON", true},
        {"out", option_text(), "SAMPLES: samples file (JSONL), continued when it exists", true},
@@ -114,7 +113,12 @@ int import_nccl_tests_command(const std::vector<std::string>& arguments) {
         option_value<std::vector<std::string>>(),
         "wrong_values|failed_footer|too_few_sizes|ends_small|damaged_rows|repeated_ranks|"
         "repeated_sizes: a reason to refuse, accepted; may repeat"}});
-  parser.positional("files", -1);
+  parser->positional("files", -1);
+}
+
+int import_nccl_tests_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("import nccl-tests", kImportUsage);
+  add_nccl_options(&parser);
   if (!parser.parse(arguments)) {
     return kDone;
   }

@@ -189,11 +189,8 @@ void check_options(const OptionParser& parser) {
   }
 }
 
-}  // namespace
-
-int import_kineto_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("import kineto", kImportKinetoUsage);
-  parser.add(
+void add_kineto_options(OptionParser* parser) {
+  parser->add(
       {{"traces", option_value<std::vector<std::string>>(), "TRACE… or -: traces, one a rank"},
        {"json", option_text(), "FILE or -: everything as JSON", true},
        {"program", option_text(), "FOLDER: to write a program for stepsim replay to"},
@@ -216,15 +213,11 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
         option_value<int>(),
         "NUMBER: nodes of the run, for --out, --profile and --transfers (default: 1)"},
        {"device", option_text(), "NAME: what the GPUs are, where the traces do not say"}});
-  parser.positional("traces", -1);
-  if (!parser.parse(arguments)) {
-    return kDone;
-  }
-  check_options(parser);
-  const std::vector<std::string> files = parser.list("traces");
-  if (files.empty()) {
-    parser.fail("no trace given");
-  }
+  parser->positional("traces", -1);
+}
+
+/// Reads the traces, with a bar.
+std::vector<KinetoTrace> read_traces(const std::vector<std::string>& files) {
   std::vector<KinetoTrace> traces;
   Progress progress(fmt::format("reading {} trace{}", files.size(), files.size() > 1 ? "s" : ""));
   for (const std::string& file : files) {
@@ -234,6 +227,23 @@ int import_kineto_command(const std::vector<std::string>& arguments) {
     }));
   }
   progress.done();
+  return traces;
+}
+
+}  // namespace
+
+int import_kineto_command(const std::vector<std::string>& arguments) {
+  OptionParser parser("import kineto", kImportKinetoUsage);
+  add_kineto_options(&parser);
+  if (!parser.parse(arguments)) {
+    return kDone;
+  }
+  check_options(parser);
+  const std::vector<std::string> files = parser.list("traces");
+  if (files.empty()) {
+    parser.fail("no trace given");
+  }
+  const std::vector<KinetoTrace> traces = read_traces(files);
   const KinetoMatches matches = match_collectives(traces);
   const std::string json = parser.text("json");
   if (!json.empty()) {

@@ -5,7 +5,7 @@
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
-#include "sim/predict/run/run.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/report/blame_report.h"
 
 namespace stepsim {

@@ -1,4 +1,4 @@
-#include "sim/predict/run/run.h"
+#include "sim/predict/scenario_profile.h"
 
 #include <memory>
 #include <utility>

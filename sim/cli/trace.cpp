@@ -7,7 +7,7 @@
 #include "costmodel/base/shell_word.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/options.h"
-#include "sim/predict/run/run.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/report/trace/traces.h"
 
 namespace stepsim {

@@ -19,7 +19,7 @@
 #include "sim/cli/page.h"
 #include "sim/cli/validate_step_times.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/run/run.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/notes.h"

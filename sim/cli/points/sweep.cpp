@@ -13,7 +13,7 @@
 #include "sim/cli/page.h"
 #include "sim/cli/points/point_options.h"
 #include "sim/predict/predict.h"
-#include "sim/predict/run/run.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/report/html/page.h"
 #include "sim/report/sweep_columns.h"
 #include "sim/report/sweep_report.h"

@@ -209,6 +209,16 @@ void PointRunner::compute(const std::vector<std::string>& points,
       missing.push_back(point);
     }
   }
+  if (sources_.elsewhere) {
+    const std::vector<std::string> results = sources_.elsewhere(missing);
+    if (results.size() != missing.size()) {
+      throw EnvironmentFault("{} results came back of {} points", results.size(), missing.size());
+    }
+    for (std::size_t i = 0; i < missing.size(); ++i) {
+      take(missing[i], results[i]);
+    }
+    return;
+  }
   if (sources_.peers == nullptr) {
     std::mutex mutex;
     for_each(missing.size(), on_progress, [&](std::size_t i) {
@@ -238,6 +248,13 @@ std::vector<std::string> PointRunner::answers(const std::vector<std::string>& po
                                               const ProgressCallback& on_progress) {
   if (sources_.peers != nullptr && sources_.peers->own() > 0) {
     compute_for_leader(*sources_.peers, threads_wanted(sources_), answer);
+  }
+  if (!sources_.serve.empty()) {
+    std::vector<std::string> results(sources_.serve.size());
+    for_each(results.size(), on_progress, [&](std::size_t i) {
+      results[i] = answer(sources_.serve[i]);
+    });
+    throw PointsServed{std::move(results)};
   }
   if (!sources_.parts.empty()) {
     require_all_of_parts(points);

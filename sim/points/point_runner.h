@@ -14,6 +14,9 @@
 
 namespace stepsim {
 
+/// Computes points in other processes, with the same study there.
+using PointServer = std::function<std::vector<std::string>(const std::vector<std::string>& points)>;
+
 /// Where the results of points come from, beside the threads of this process.
 struct PointSources {
   int threads = 0;  ///< 0: one a core; one in each process where there are several.
@@ -24,6 +27,11 @@ struct PointSources {
   /// Files that together hold all results: nothing is computed. Empty: results are computed.
   std::vector<PointFile> parts = {};
   Peers* peers = nullptr;  ///< Other processes that compute, too; null: there are none.
+  /// Has other processes serve points, and returns their results in order; empty: there are none.
+  PointServer elsewhere = {};
+  /// Points to compute for another process, in place of the study: the first round ends with
+  /// PointsServed. Empty: there are none.
+  std::vector<std::string> serve = {};
 };
 
 /// Computes the result of a point, JSON on one line, from the point's text. It is called from
@@ -32,6 +40,11 @@ using PointAnswer = std::function<std::string(const std::string& point)>;
 
 /// Thrown on processes above 0 once process 0 has all results. Process 0 writes the answer.
 struct PointsComputed {};
+
+/// Thrown where PointSources::serve was computed.
+struct PointsServed {
+  std::vector<std::string> results;  ///< As PointServer returns them.
+};
 
 /// Computes the points of a study. A point is a text (UTF-8) that says all that the study does not:
 /// the same text is the same point in every process, and in files of results.
@@ -44,6 +57,9 @@ struct PointsComputed {};
 /// each process a point whenever that has a thread free; the others compute points until process 0
 /// has no more rounds, all with the functions that their first call names, and then leave
 /// evaluate() by PointsComputed.
+///
+/// Where points are computed elsewhere, by a pool of processes that somebody else runs, each of
+/// these asks the same study with the points that it is to serve.
 class PointRunner {
  public:
   explicit PointRunner(PointSources sources = {});
@@ -91,7 +107,8 @@ class PointRunner {
 
  private:
   [[nodiscard]] bool is_plain() const {
-    return sources_.store == nullptr && sources_.parts.empty() && sources_.peers == nullptr;
+    return sources_.store == nullptr && sources_.parts.empty() && sources_.peers == nullptr &&
+           !sources_.elsewhere && sources_.serve.empty();
   }
   /// Calls `work` for every number below `count`, from all threads.
   void for_each(std::size_t count,

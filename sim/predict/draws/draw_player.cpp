@@ -406,9 +406,11 @@ const DrawPlayer::Row& DrawPlayer::row_of(int step,
   row.host.resize(marks * lanes_);
   Lanes host(lanes_, kLongAgo);
   Lanes device(lanes_, 0.0);
+  device_alone_ = true;
   play_work(step, rank, folded, ddp, host.data(), device.data(), [&](std::size_t mark) {
     std::ranges::copy(device, row.device.begin() + static_cast<std::ptrdiff_t>(mark * lanes_));
   });
+  device_alone_ = false;
   row.launches.assign(lanes_, 0.0);
   device.assign(lanes_, kLongAgo);
   play_work(step, rank, folded, ddp, row.launches.data(), device.data(), [&](std::size_t mark) {
@@ -471,7 +473,8 @@ void DrawPlayer::advance(const FoldedSteps& folded,
   const double* load = load_.data();
   double* critical = critical_.data();
   double* work = work_.data();
-  for (std::size_t s = 0; s < span.suffixes; ++s) {
+  const std::size_t suffixes = device_alone_ ? 1 : span.suffixes;
+  for (std::size_t s = 0; s < suffixes; ++s) {
     const std::size_t number = span.first_suffix + s;
     if (!folded.critical(number, kind)) {
       continue;

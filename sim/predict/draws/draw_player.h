@@ -117,6 +117,7 @@ class DrawPlayer {
   std::size_t steady_steps_ = 0;
   /// Whether rows are made: a rank takes the same time whenever it has the same batch.
   bool repeats_ = false;
+  bool device_alone_ = false;                 ///< While a row is made: no op waits for its launch.
   std::vector<std::uint32_t> class_of_rank_;  ///< Ranks of one class take the same time.
   Lanes host_;                                ///< [rank][lane] The clocks.
   Lanes device_;

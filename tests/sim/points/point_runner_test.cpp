@@ -194,6 +194,39 @@ TEST_CASE("shards compute their own points, and their files make the whole") {
   }
 }
 
+TEST_CASE("points that are served elsewhere give the same results, round after round") {
+  int served = 0;
+  const auto elsewhere = [&](const std::vector<std::string>& points) {
+    PointSources sources;
+    sources.serve = points;
+    PointRunner server(std::move(sources));
+    try {
+      // A server computes what it is told to, whatever its own first round would be.
+      (void)server.evaluate(numbers_below(2), Work(third_of));
+    } catch (const PointsServed& done) {
+      served += static_cast<int>(done.results.size());
+      return done.results;
+    }
+    return std::vector<std::string>();
+  };
+  PointSources sources;
+  sources.elsewhere = elsewhere;
+  PointRunner runner(std::move(sources));
+  PointRunner alone;
+  const std::vector<std::string> points = numbers_below(40);
+  CHECK(runner.evaluate(points, Work(third_of)) == alone.evaluate(points, Work(third_of)));
+  CHECK(served == 40);
+  CHECK(runner.evaluate(numbers_below(50), Work(third_of)).size() == 50);
+  CHECK(served == 50);  // What came back is not asked for again.
+}
+
+TEST_CASE("results that do not come back from elsewhere are a fault") {
+  PointSources sources;
+  sources.elsewhere = [](const std::vector<std::string>&) { return std::vector<std::string>(3); };
+  PointRunner runner(std::move(sources));
+  CHECK_THROWS_AS((void)runner.evaluate(numbers_below(4), Work(third_of)), EnvironmentFault);
+}
+
 TEST_CASE("peers get points as they get free, round after round") {
   for (const int count : {2, 3, 6}) {
     std::mutex mutex;

@@ -44,8 +44,10 @@ SIM = [
     "sim/replay",
     "sim/report",
     "sim/report/tune",
+    "sim/report/buckets",
     "sim/report/trace",
     "sim/report/html",
+    "sim/ask",
     "sim/cli",
     "sim/cli/points",
     "sim/mpi",
@@ -92,7 +94,7 @@ LIBRARIES = {
 
 # A noun is a header with its sources. Folders of rows of one kind may hold more.
 MOST_NOUNS = 20
-ROWS_OF_ONE_KIND = ("sim/batching/policies", "calibrate/cuda/kernels")
+ROWS_OF_ONE_KIND = ("sim/batching/policies", "sim/cli", "calibrate/cuda/kernels")
 
 
 def sources():

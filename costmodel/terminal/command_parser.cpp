@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <set>
 #include <utility>
 
 #include <boost/program_options.hpp>
@@ -77,14 +76,23 @@ bool names_a_file(std::string value) {
 
 }  // namespace
 
+void add_file_option(const std::string& name,
+                     const std::string& description,
+                     bool writes,
+                     FileOptions& files) {
+  if (names_a_file(option_help(name, description).value)) {
+    files.read.insert(name);
+  }
+  if (writes) {
+    files.written.insert(name);
+  }
+}
+
 struct CommandParser::Boost {
   po::options_description options;
   po::options_description shared;
   po::positional_options_description positional;
   po::variables_map values;
-  std::vector<po::option> given;  ///< In the order of the arguments.
-  std::set<std::string> files;    ///< The options whose values are files, by their descriptions.
-  std::set<std::string> written;  ///< Those of them with Option::writes.
 };
 
 CommandParser::CommandParser(std::string program, std::string command, std::string usage)
@@ -108,18 +116,13 @@ void CommandParser::add_to(bool shared, std::initializer_list<Option> options) {
   for (const Option& option : options) {
     (shared ? boost_->shared : boost_->options)
         .add_options()(option.name, option.value, option.description);
-    if (names_a_file(option_help(option.name, option.description).value)) {
-      boost_->files.insert(option.name);
-    }
-    if (option.writes) {
-      boost_->written.insert(option.name);
-    }
+    add_file_option(option.name, option.description, option.writes, files_);
   }
 }
 
 void CommandParser::positional(const std::string& name, int count) {
   boost_->positional.add(name.c_str(), count);
-  positional_names_.push_back(name);
+  files_.inputs.insert(name);
 }
 
 bool CommandParser::has(const std::string& name) const {
@@ -134,15 +137,12 @@ T CommandParser::get(const std::string& name) const {
 template const po::value_semantic* option_value<std::vector<std::string>>();
 template const po::value_semantic* option_value<int>();
 template const po::value_semantic* option_value<std::int64_t>();
-template const po::value_semantic* option_value<double>();
 template const po::value_semantic* option_value(std::string);
 template const po::value_semantic* option_value(int);
 template const po::value_semantic* option_value(std::uint64_t);
-template const po::value_semantic* option_value(double);
 template int CommandParser::get(const std::string&) const;
 template std::int64_t CommandParser::get(const std::string&) const;
 template std::uint64_t CommandParser::get(const std::string&) const;
-template double CommandParser::get(const std::string&) const;
 template std::string CommandParser::get(const std::string&) const;
 template std::vector<std::string> CommandParser::get(const std::string&) const;
 
@@ -174,7 +174,9 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
                                           .style(style)
                                           .run();
     po::store(parsed, boost_->values);
-    boost_->given = parsed.options;
+    given_ = mapped(parsed.options, [](const po::option& one) {
+      return GivenOption{one.string_key, one.value, one.original_tokens};
+    });
   } catch (const po::unknown_option& error) {
     const std::vector<std::string> known =
         mapped(all.options(), [](const auto& option) { return "--" + option->long_name(); });
@@ -186,53 +188,12 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
     std::fputs(help_text(help(), screen_of(STDOUT_FILENO)).c_str(), stdout);
     return false;
   }
-  keep_files_apart();
+  keep_files_apart(name_, given_, files_);
   return true;
 }
 
-void CommandParser::keep_files_apart() const {
-  const auto shown = [&](const po::option& option) {
-    return std::ranges::count(positional_names_, option.string_key) > 0
-               ? std::string("an input")
-               : "the file of --" + option.string_key;
-  };
-  for (const po::option& output : boost_->given) {
-    if (!boost_->written.contains(output.string_key)) {
-      continue;
-    }
-    for (const std::string& file : output.value) {
-      for (const po::option& other : boost_->given) {
-        if (!boost_->files.contains(other.string_key)) {
-          continue;
-        }
-        for (const std::string& taken : other.value) {
-          if (&taken != &file && file != "-" && is_same_file(file, taken)) {
-            fail(fmt::format("--{} {} would overwrite {}; give it a name of its own",
-                             output.string_key,
-                             printable(file),
-                             shown(other)));
-          }
-        }
-      }
-    }
-  }
-}
-
-std::vector<std::string> CommandParser::arguments_without(
-    const std::vector<std::string>& names) const {
-  std::vector<std::string> arguments;
-  for (const po::option& option : boost_->given) {
-    if (std::ranges::find(names, option.string_key) == names.end()) {
-      arguments.insert(
-          arguments.end(), option.original_tokens.begin(), option.original_tokens.end());
-    }
-  }
-  return arguments;
-}
-
 void CommandParser::fail(const std::string& message) const {
-  const std::string joint = message.ends_with('?') ? " see: " : "; see: ";
-  throw InputError(SourcePlace{name_}, message + joint + help_command());
+  fail_command(name_, message);
 }
 
 CommandHelp CommandParser::help() const {
@@ -245,7 +206,7 @@ CommandHelp CommandParser::help() const {
       one.letter = shown.size() == 2 ? shown.substr(1) : "";
       one.takes_value = option->semantic()->max_tokens() > 0;
       one.default_value = one.takes_value ? default_of(*option) : "";
-      one.positional = std::ranges::count(positional_names_, one.name) > 0;
+      one.positional = files_.inputs.contains(one.name);
       one.shared = group == &boost_->shared;
       help.options.push_back(std::move(one));
     }

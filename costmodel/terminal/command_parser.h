@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/terminal/given_option.h"
 #include "costmodel/terminal/help.h"
 
 namespace boost::program_options {
@@ -39,6 +40,12 @@ template <typename T>
 [[nodiscard]] const boost::program_options::value_semantic* option_value(T fallback);
 /// Makes an option that takes all texts up to the next option.
 [[nodiscard]] const boost::program_options::value_semantic* option_texts();
+
+/// Adds an option whose value is a file, by its description; else nothing.
+void add_file_option(const std::string& name,
+                     const std::string& description,
+                     bool writes,
+                     FileOptions& files);
 
 /// Parses a command's arguments, and knows its usage and examples.
 class CommandParser {
@@ -75,23 +82,20 @@ class CommandParser {
   [[noreturn]] void fail(const std::string& message) const;
   /// Returns "PROGRAM COMMAND ARGUMENTS", quoted for a shell.
   [[nodiscard]] const std::string& command_line() const { return command_line_; }
-  /// Returns the arguments without these options and their values; all others as they were given.
-  [[nodiscard]] std::vector<std::string> arguments_without(
-      const std::vector<std::string>& names) const;
-  /// Returns "PROGRAM COMMAND --help".
-  [[nodiscard]] std::string help_command() const { return name_ + " --help"; }
+  /// Returns the options in the order in which they were given.
+  [[nodiscard]] const std::vector<GivenOption>& given() const { return given_; }
 
  private:
   struct Boost;  ///< The library's objects, whose headers only the source file reads.
 
   [[nodiscard]] CommandHelp help() const;
   void add_to(bool shared, std::initializer_list<Option> options);
-  void keep_files_apart() const;
 
   std::string name_;  ///< "stepsim compare"
   std::string usage_;
   std::string command_line_;
-  std::vector<std::string> positional_names_;
+  std::vector<GivenOption> given_;
+  FileOptions files_;
   std::unique_ptr<Boost> boost_;
 };
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -11,8 +10,7 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/terminal/progress.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
 #include "sim/cli/page.h"
 #include "sim/report/advice_report.h"
 #include "sim/report/json.h"
@@ -37,24 +35,6 @@ constexpr const char* kAdviseUsage =
     "examples:\n"
     "  stepsim advise run.jsonl\n"
     "  stepsim advise run.rank*.jsonl --price-per-hour 24.50 --html advice.html\n";
-
-AdviceQuestion question_of(const OptionParser& parser) {
-  AdviceQuestion question;
-  question.records = parser.list("records");
-  if (question.records.empty()) {
-    parser.fail("no run record given");
-  }
-  question.price_per_hour = parser.maybe<double>("price-per-hour");
-  const double price = question.price_per_hour.value_or(0);
-  if (!(price >= 0 && std::isfinite(price))) {
-    parser.fail("--price-per-hour must be a number, 0 or more");
-  }
-  question.plans = parser.list("plan");
-  question.base = parser.text("base");
-  question.lengths = parser.text("lengths");
-  question.folder = parser.text("out-dir");
-  return question;
-}
 
 /// What to do with the answer, as commands that can be pasted.
 std::string next_steps(const AdviceQuestion& question,
@@ -137,12 +117,8 @@ struct Found {
   Advice advice;
 };
 
-Answer answer_of(const OptionParser& parser, const std::shared_ptr<const Found>& found) {
-  CommonOptions common;
-  common.scenario = found->training.file;
-  common.outputs = parser.outputs();
+Answer answer_of(const Request& request, const std::shared_ptr<const Found>& found) {
   Answer answer;
-  answer.outputs = common.outputs;
   answer.text = [found](const Screen& screen) {
     const auto& [question, training, advice] = *found;
     return fmt::format("{}\n\n{}\n{}",
@@ -151,47 +127,50 @@ Answer answer_of(const OptionParser& parser, const std::shared_ptr<const Found>&
                        closing_text(question, training, advice));
   };
   answer.json = [found] { return advice_json(found->training.scenario, found->advice); };
-  answer.html = [=, content = page_content("advise", parser, found->training.scenario)] {
+  answer.html = [=, content = page_content(request, found->training.scenario)] {
     const auto& [question, training, advice] = *found;
     Json shown = recommendation_answer(training.scenario, advice);
     shown["options"] = advice_options_json(advice);
-    return compare_page(
-        common, content, training.scenario, training.profile, advice.predictions, shown);
+    return compare_page(content, training.scenario, training.profile, advice.predictions, shown);
   };
   return answer;
 }
 
-}  // namespace
-
-Answer advise_command(const Request& request) {
-  OptionParser parser("advise", kAdviseUsage, request);
-  parser.add({{"records", option_value<std::vector<std::string>>(), "RECORD…: run records"},
-              {"out-dir", option_value<std::string>("advice"), "FOLDER: for the files it makes"},
-              {"lengths",
-               option_text(),
-               "FILE: tokens of each sample of the data set, one a line, in its order"},
-              {"base", option_text(), "PROFILE: with all-reduce times"},
-              {"plan",
-               option_value<std::vector<std::string>>(),
-               "PLAN: what ran, for records without a model; may repeat"},
-              {"price-per-hour", option_value<double>(), "NUMBER: of all ranks together"},
-              {"json", option_text(), "FILE or -: write the result as JSON", true},
-              {"quiet,q", option_flag(), "suppress terminal output"}});
-  parser.add_html();
-  parser.positional("records", -1);
-  if (!parser.parse()) {
-    return {};
+Answer ask_advise(const Request& request, const AdviceQuestion& asked) {
+  if (asked.records.empty()) {
+    request.fail("no run record given");
   }
   const auto found = std::make_shared<Found>();
   auto& [question, training, advice] = *found;
-  question = question_of(parser);
-  (void)parser.outputs();  // Its errors come before any work.
+  question = asked;
   training = advice_case(question, request.fit_records);
   Progress progress(fmt::format("predicting {} policies", training.scenario.policies.size()));
   advice = advise(training, progress.callback());
   progress.done();
   write_predictions(question.folder, training.scenario, advice);
-  return answer_of(parser, found);
+  return answer_of(request, found);
+}
+
+}  // namespace
+
+Question advise_question() {
+  using Q = AdviceQuestion;
+  const std::vector<OptionRow> own = {
+      option("records", &Q::records, "RECORD…: run records").positional(-1),
+      option("out-dir", &Q::folder, "FOLDER: for the files it makes"),
+      option("lengths",
+             &Q::lengths,
+             "FILE: tokens of each sample of the data set, one a line, in its order"),
+      option("base", &Q::base, "PROFILE: with all-reduce times"),
+      option("plan", &Q::plans, "PLAN: what ran, for records without a model; may repeat"),
+      option("price-per-hour", &Q::price_per_hour, "NUMBER: of all ranks together").from(0),
+      option("json", &Outputs::json, "FILE or -: write the result as JSON").written(),
+      option("quiet,q", &Outputs::quiet, "suppress terminal output")};
+  return question("advise",
+                  "from the records of a training to an answer",
+                  kAdviseUsage,
+                  option_table({own, page_options()}),
+                  ask_advise);
 }
 
 }  // namespace stepsim

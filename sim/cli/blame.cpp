@@ -3,14 +3,17 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/terminal/progress.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/report/blame_report.h"
 
 namespace stepsim {
 
 namespace {
+
+struct BlameOptions {
+  std::string policy;
+};
 
 constexpr const char* kBlameUsage =
     "usage: stepsim blame SCENARIO [--policy NAME] [options]\n\n"
@@ -20,29 +23,31 @@ constexpr const char* kBlameUsage =
     "  stepsim blame scenarios/token_skew.toml --policy variable_fixed\n"
     "  stepsim blame scenarios/bucket_valley.toml --json -\n";
 
-}  // namespace
-
-Answer blame_command(const Request& request) {
-  OptionParser parser("blame", kBlameUsage, request);
-  parser.add_common();
-  parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"}});
-  if (!parser.parse()) {
-    return {};
-  }
-  const CommonOptions common = parser.common();
-  const Scenario scenario = load_scenario(common);
-  const BatchingPolicy& policy = find_policy(scenario, parser.text("policy"));
+Answer ask_blame(const Request& request, const BlameOptions& options) {
+  const Scenario scenario = read_asked(request);
+  const BatchingPolicy& policy = find_policy(scenario, options.policy);
   Progress progress("predicting the step with one thing changed");
   const Blame result =
       blame(scenario, policy, scenario_profile(scenario), kMaxBlamedRanks, progress.callback());
   progress.done();
   Answer answer;
   answer.status = result.out_of_memory ? kAnswerIsNo : kDone;
-  answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) { return blame_text(scenario, result, screen); };
   answer.json = [=] { return blame_json(result); };
   answer.csv = [=] { return blame_csv(result); };
   return answer;
+}
+
+}  // namespace
+
+Question blame_question() {
+  return question(
+      "blame",
+      "what the step is spent on, and what would save most",
+      kBlameUsage,
+      option_table({scenario_options(),
+                    {option("policy", &BlameOptions::policy, "POLICY: of the scenario")}}),
+      ask_blame);
 }
 
 }  // namespace stepsim

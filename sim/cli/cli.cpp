@@ -1,65 +1,34 @@
 #include "sim/cli/cli.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
-#include "costmodel/base/row_named.h"
+#include "costmodel/terminal/commands.h"
+#include "sim/cli/questions.h"
 #include "sim/points/point_runner.h"
 
 namespace stepsim {
 
 namespace {
 
-/// A command, before its answer is written.
-struct Question {
-  const char* name;
-  const char* summary;
-  Answer (*ask)(const Request& request);
-  bool has_points = false;  ///< True: several processes can compute its points together.
-};
-
-constexpr std::array kQuestions = {
-    Question{"advise", "from the records of a training to an answer", advise_command},
-    Question{"run", "predict the step time of one policy", run_command},
-    Question{"compare", "all policies of a scenario side by side", compare_command, true},
-    Question{"sweep", "step time over bucket caps, budgets, ranks or any key", sweep_command, true},
-    Question{"tune", "the best setting of a whole space, with a proof", tune_command, true},
-    Question{"merge", "the answer of a study whose shards were computed apart", merge_command},
-    Question{"blame", "what the step is spent on, and what would save most", blame_command},
-    Question{"solve", "the value of a key that makes a measured step time", solve_command},
-    Question{"ladder", "the lengths to pad batches to, where new shapes cost", ladder_command},
-    Question{"plan", "write the batches of every step and rank", plan_command},
-    Question{"buckets", "the gradient buckets DDP makes, initial and rebuilt", buckets_command},
-    Question{"replay", "a recorded program under the simulator's rules", replay_command},
-    Question{"validate", "predicted against measured", validate_command},
-    Question{"trace", "a Chrome trace for Perfetto", trace_command},
-    Question{"lengths", "what the sample lengths look like", lengths_command},
-    Question{"policies", "the batching policies there are", policies_command},
-    Question{"models", "the model presets there are", models_command},
-    Question{"profiles", "the calibrated machines there are", profiles_command},
-};
-
-/// Asks the question as a command of the program.
-Command command_of(const Question& question, const FitRecords& fit_records) {
-  return {question.name, question.summary, [&](const std::vector<std::string>& arguments) {
-            Request request{arguments};
-            request.fit_records = fit_records;
-            return write_answer(question.ask(request));
-          }};
-}
-
+/// Runs the question that the arguments name, as a command of the program.
 int run_one(const std::vector<std::string>& arguments, const FitRecords& fit_records) {
-  const std::vector<Command> commands = mapped(
-      kQuestions, [&](const Question& question) { return command_of(question, fit_records); });
+  const std::vector<Command> commands = mapped(questions(), [&](const Question& question) {
+    return Command{question.name.c_str(),
+                   question.summary.c_str(),
+                   [&](const std::vector<std::string>& words) {
+                     Request request;
+                     request.fit_records = fit_records;
+                     return write_answer(ask(question, words, std::move(request)));
+                   }};
+  });
   const CommandSet set = {
       "stepsim",
       "Know the step time of a DDP batching policy and bucket size before running it.",
@@ -91,9 +60,9 @@ const Question* question_with_points(const std::vector<std::string>& arguments) 
   const auto asks_for_shard = [](const std::string& argument) {
     return argument.starts_with("--shard");
   };
-  for (const Question& question : kQuestions) {
-    if (question.has_points && !arguments.empty() && arguments.front() == question.name &&
-        std::ranges::none_of(arguments, asks_for_shard)) {
+  for (const Question& question : questions()) {
+    if (question.points != SharedPoints::None && !arguments.empty() &&
+        arguments.front() == question.name && std::ranges::none_of(arguments, asks_for_shard)) {
       return &question;
     }
   }
@@ -117,17 +86,17 @@ class Dismissal {
 int ask_together(const Question& question,
                  Peers& peers,
                  const std::vector<std::string>& arguments) {
+  const std::vector<std::string> words = {arguments.begin() + 1, arguments.end()};
   Request request;
-  request.arguments = {arguments.begin() + 1, arguments.end()};
   request.peers = &peers;
   if (peers.own() == 0) {
     const Dismissal dismissal(peers);
-    Answer answer = question.ask(request);
+    Answer answer = ask(question, words, request);
     answer.outputs.as_file = true;
     return write_answer(answer);
   }
   try {
-    (void)question.ask(request);
+    (void)ask(question, words, request);
     wait_until_dismissed(peers, "");
   } catch (const PointsComputed&) {
     return kDone;
@@ -156,14 +125,6 @@ void print_error(const InputError& error) {
 }
 
 }  // namespace
-
-Answer ask_stepsim(const std::string& command, const Request& request) {
-  return row_named(kQuestions, &Question::name, "command", command).ask(request);
-}
-
-std::vector<std::string> command_names() {
-  return mapped(kQuestions, [](const Question& question) { return std::string(question.name); });
-}
 
 int run_stepsim(const std::vector<std::string>& arguments,
                 JoinPeers join_peers,

@@ -1,7 +1,6 @@
 #include "sim/study/ladder.h"
 
-#include <charconv>
-#include <sstream>
+#include <algorithm>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -9,8 +8,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/terminal/progress.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
 #include "sim/report/ladder_report.h"
@@ -18,6 +16,15 @@
 namespace stepsim {
 
 namespace {
+
+struct LadderQuestion {
+  std::string policy;
+  std::string shape_cost;
+  std::vector<std::int64_t> rungs = {8, 32};
+  std::vector<std::int64_t> multiples = {8, 64, 128};
+  std::vector<std::int64_t> step = {1};
+  std::string key;
+};
 
 constexpr const char* kLadderUsage =
     "usage: stepsim ladder SCENARIO [--shape-cost TIME] [--policy NAME] [options]\n\n"
@@ -30,51 +37,24 @@ constexpr const char* kLadderUsage =
     "8\n"
     "  stepsim ladder my_job.toml --shape-cost \"20 s\" --key length --rungs 4,8,16\n";
 
-constexpr std::int64_t kMostListed = 20;
-
-/// One number of an option's value.
-std::int64_t ladder_number(const SourcePlace& place, const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1 ||
-      value > kMaxSampleLength) {
-    throw InputError(
-        place, "'{}' is no whole number from 1 to {}", printable(text), kMaxSampleLength);
-  }
-  return value;
-}
-
-/// The numbers of an option: "8,64,128".
-std::vector<std::int64_t> ladder_numbers(const OptionParser& parser, const std::string& option) {
-  const SourcePlace place{"--" + option + " " + parser.text(option)};
-  std::vector<std::int64_t> numbers;
-  std::istringstream list(parser.text(option));
-  for (std::string item; std::getline(list, item, ',');) {
-    numbers.push_back(ladder_number(place, item));
-  }
-  if (numbers.empty() || std::ssize(numbers) > kMostListed) {
-    throw InputError(place, "expected 1 to {} numbers with commas between them", kMostListed);
-  }
-  return numbers;
-}
-
 /// What the option says of one shape, else the scenario or its profile.
-NewShapeCost shapes_of(const OptionParser& parser,
+NewShapeCost shapes_of(const Request& request,
+                       const LadderQuestion& options,
                        const Scenario& scenario,
                        const Profile& profile) {
   NewShapeCost shapes;
-  if (!parser.has("shape-cost")) {
+  if (options.shape_cost.empty()) {
     const auto known = new_shape_cost(scenario, profile);
     if (!known) {
-      parser.fail(
+      request.fail(
           "give --shape-cost TIME: what a new shape costs a rank, as \"500 ms\" (cuDNN's attention "
           "takes 20 ms to 1 s); neither [new_shapes] nor the profile says it");
     }
     shapes = *known;
   } else {
-    const SourcePlace place{"--shape-cost " + parser.text("shape-cost")};
+    const SourcePlace place{"--shape-cost " + options.shape_cost};
     try {
-      shapes.seconds = to_seconds(parse_duration(parser.text("shape-cost")));
+      shapes.seconds = to_seconds(parse_duration(options.shape_cost));
     } catch (const InputError& error) {
       throw InputError(place, error.what());
     }
@@ -82,7 +62,7 @@ NewShapeCost shapes_of(const OptionParser& parser,
       throw InputError(place, "a new shape costs more than nothing");
     }
   }
-  const std::string key = parser.text("key");
+  const std::string& key = options.key;
   if (!key.empty() && key != "samples-length" && key != "length") {
     throw InputError(SourcePlace{"--key " + key}, "expected samples-length or length");
   }
@@ -92,44 +72,27 @@ NewShapeCost shapes_of(const OptionParser& parser,
   return shapes;
 }
 
-LadderOptions ladder_options(const OptionParser& parser, const NewShapeCost& shapes) {
+LadderOptions ladder_options(const LadderQuestion& question, const NewShapeCost& shapes) {
   LadderOptions options;
   options.shape_seconds = shapes.seconds;
   options.key = shapes.key;
-  options.step = ladder_number({"--step " + parser.text("step")}, parser.text("step"));
-  options.multiples = ladder_numbers(parser, "multiples");
-  options.rungs = ladder_numbers(parser, "rungs");
+  options.step = question.step.front();
+  options.multiples = question.multiples;
+  options.rungs = question.rungs;
   return options;
 }
 
-}  // namespace
-
-Answer ladder_command(const Request& request) {
-  OptionParser parser("ladder", kLadderUsage, request);
-  parser.add_common();
-  parser.add(
-      {{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
-       {"shape-cost",
-        option_text(),
-        "TIME: of a new shape on a rank, as \"500 ms\"; else as the scenario or its profile says"},
-       {"rungs", option_value<std::string>("8,32"), "K[,K…]: at most so many lengths"},
-       {"multiples", option_value<std::string>("8,64,128"), "N[,N…]: multiples to try"},
-       {"step", option_value<std::string>("1"), "N: lengths of ladders are multiples of it"},
-       {"key",
-        option_value<std::string>(""),
-        "samples-length|length: what makes a shape another one; as the scenario says, else "
-        "samples-length"}});
-  if (!parser.parse()) {
-    return {};
+Answer ask_ladder(const Request& request, const LadderQuestion& asked) {
+  if (asked.step.size() > 1) {
+    request.fail("--step takes one number");
   }
-  const CommonOptions common = parser.common();
-  const Scenario scenario = load_scenario(common);
+  const Scenario scenario = read_asked(request);
   std::vector<BatchingPolicy> policies = scenario.policies;
-  if (!parser.text("policy").empty()) {
-    policies = {find_policy(scenario, parser.text("policy"))};
+  if (!asked.policy.empty()) {
+    policies = {find_policy(scenario, asked.policy)};
   }
   const Profile profile = scenario_profile(scenario);
-  LadderOptions options = ladder_options(parser, shapes_of(parser, scenario, profile));
+  LadderOptions options = ladder_options(asked, shapes_of(request, asked, scenario, profile));
   Progress progress("padding an epoch");
   const ProgressCallback report = progress.callback();
   std::vector<LadderStudy> studies;
@@ -147,13 +110,39 @@ Answer ladder_command(const Request& request) {
   answer.status = std::ranges::any_of(studies, is_padded) && std::ranges::none_of(studies, has_best)
                       ? kAnswerIsNo
                       : kDone;
-  answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
     return ladder_text(scenario, options, studies, screen);
   };
   answer.json = [=] { return ladder_json(scenario, options, studies); };
   answer.csv = [=] { return ladder_csv(studies); };
   return answer;
+}
+
+}  // namespace
+
+Question ladder_question() {
+  const auto numbers = [](const char* name, auto member, const char* words) {
+    return option(name, member, words).from(1).up_to(kMaxSampleLength);
+  };
+  return question(
+      "ladder",
+      "the lengths to pad batches to, where new shapes cost",
+      kLadderUsage,
+      option_table(
+          {scenario_options(),
+           {option("policy", &LadderQuestion::policy, "POLICY: of the scenario"),
+            option("shape-cost",
+                   &LadderQuestion::shape_cost,
+                   "TIME: of a new shape on a rank, as \"500 ms\"; else as the scenario or its "
+                   "profile says"),
+            numbers("rungs", &LadderQuestion::rungs, "K[,K…]: at most so many lengths"),
+            numbers("multiples", &LadderQuestion::multiples, "N[,N…]: multiples to try"),
+            numbers("step", &LadderQuestion::step, "N: lengths of ladders are multiples of it"),
+            option("key",
+                   &LadderQuestion::key,
+                   "samples-length|length: what makes a shape another one; as the scenario says, "
+                   "else samples-length")}}),
+      ask_ladder);
 }
 
 }  // namespace stepsim

@@ -10,15 +10,20 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/table.h"
+#include "sim/ask/question.h"
 #include "sim/batching/histogram.h"
 #include "sim/batching/length_summary.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
 #include "sim/predict/batch_plan.h"
 
 namespace stepsim {
 
 namespace {
+
+struct LengthsOptions {
+  std::string policy;
+  std::string file;
+  std::string field = "length";
+};
 
 constexpr const char* kLengthsUsage =
     "usage: stepsim lengths SCENARIO [--policy NAME] [options]\n"
@@ -116,41 +121,39 @@ std::string bars_csv(const LengthSummary& summary) {
   return csv;
 }
 
-}  // namespace
-
-Answer lengths_command(const Request& request) {
-  OptionParser parser("lengths", kLengthsUsage, request);
-  parser.add_common();
-  parser.add({{"policy", option_value<std::string>(""), "POLICY: with data of its own"},
-              {"file", option_text(), "FILE: lengths, in place of a scenario"},
-              {"field", option_value<std::string>("length"), "NAME: field of a .jsonl file"}});
-  if (!parser.parse()) {
-    return {};
-  }
-  if (parser.has("file") == parser.has("scenario")) {
-    parser.fail("give a scenario or --file FILE, one of them");
+Answer ask_lengths(const Request& request, const LengthsOptions& options) {
+  if (options.file.empty() == request.scenario.scenario.empty()) {
+    request.fail("give a scenario or --file FILE, one of them");
   }
   std::vector<std::int64_t> lengths;
-  std::string title;
-  Outputs outputs;
-  if (parser.has("file")) {
-    outputs = parser.outputs();
-    title = parser.text("file");
-    lengths = generate_lengths(source_of(title, parser.text("field")), 0);
+  std::string title = options.file;
+  if (!options.file.empty()) {
+    lengths = generate_lengths(source_of(options.file, options.field), 0);
   } else {
-    const CommonOptions common = parser.common();
-    outputs = common.outputs;
-    const Scenario scenario = load_scenario(common);
+    const Scenario scenario = read_asked(request);
     title = "data of scenario " + scenario.name;
-    lengths = data_lengths(scenario, find_policy(scenario, parser.text("policy")));
+    lengths = data_lengths(scenario, find_policy(scenario, options.policy));
   }
   const LengthSummary summary = summarise_lengths(std::move(lengths));
   Answer answer;
-  answer.outputs = outputs;
   answer.text = [=](const Screen& screen) { return summary_text(title, summary, screen); };
   answer.json = [=] { return summary_json(summary); };
   answer.csv = [=] { return bars_csv(summary); };
   return answer;
+}
+
+}  // namespace
+
+Question lengths_question() {
+  return question(
+      "lengths",
+      "what the sample lengths look like",
+      kLengthsUsage,
+      option_table({scenario_options(),
+                    {option("policy", &LengthsOptions::policy, "POLICY: with data of its own"),
+                     option("file", &LengthsOptions::file, "FILE: lengths, in place of a scenario"),
+                     option("field", &LengthsOptions::field, "NAME: field of a .jsonl file")}}),
+      ask_lengths);
 }
 
 }  // namespace stepsim

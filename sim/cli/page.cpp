@@ -12,7 +12,6 @@
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
-#include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
@@ -38,9 +37,7 @@ std::string made_at() {
   return utc_text(epoch != nullptr ? std::strtoll(epoch, nullptr, 10) : now);
 }
 
-SweepOptions picture_options(const CommonOptions& /*options*/,
-                             const Scenario& scenario,
-                             const Prediction& prediction) {
+SweepOptions picture_options(const Scenario& scenario, const Prediction& prediction) {
   SweepOptions sweep_options;
   sweep_options.policy = prediction.policy;
   if (!prediction.steps.empty()) {
@@ -103,18 +100,13 @@ void add_default_cap(const Scenario& scenario,
 
 }  // namespace
 
-PageContent page_content(const std::string& command,
-                         const OptionParser& parser,
-                         const Scenario& scenario) {
+PageContent page_content(const Request& request, const Scenario& scenario) {
   PageContent content;
-  content.kind = command;
+  content.kind = request.command.substr(request.command.find(' ') + 1);
   content.version = STEPSIM_VERSION;
   content.made = made_at();
-  content.command = "stepsim " + command;
-  for (const std::string& word : parser.arguments_without({"threads", "resume", "shard"})) {
-    content.command += " " + shell_word(word);
-  }
-  content.profile_path = parser.has("profile") ? parser.text("profile") : scenario.profile;
+  content.command = request.command_line({"threads", "resume", "shard"});
+  content.profile_path = request.scenario.profile.value_or(scenario.profile);
   for (const BatchingPolicy& policy : scenario.policies) {
     if (policy.is_reference()) {
       content.references.push_back(policy.name());
@@ -123,24 +115,19 @@ PageContent page_content(const std::string& command,
   return content;
 }
 
-void add_bucket_cap_sweep(const CommonOptions& options,
-                          const Scenario& scenario,
+void add_bucket_cap_sweep(const Scenario& scenario,
                           const Profile& profile,
                           const Prediction& prediction,
                           PageContent& content) {
-  add(bucket_cap_sweep(scenario, profile, picture_options(options, scenario, prediction)), content);
+  add(bucket_cap_sweep(scenario, profile, picture_options(scenario, prediction)), content);
 }
 
-void add_timeline(const CommonOptions& options,
-                  const Scenario& scenario,
-                  const Prediction& prediction,
-                  PageContent& content) {
-  const SweepOptions of_one = picture_options(options, scenario, prediction);
+void add_timeline(const Scenario& scenario, const Prediction& prediction, PageContent& content) {
+  const SweepOptions of_one = picture_options(scenario, prediction);
   add({{scenario.ddp.bucket_cap, true, sweep(scenario, {}, of_one).front()}}, content);
 }
 
-void add_sweep(const CommonOptions& options,
-               const Scenario& scenario,
+void add_sweep(const Scenario& scenario,
                const SweepAxis& axis,
                const SweepReport& report,
                PageContent& content) {
@@ -151,7 +138,7 @@ void add_sweep(const CommonOptions& options,
     const SweepPoint& point = found == report.rows.end() ? report.reference : found->point;
     return point.prediction.summary.step_time_ms.mean;
   };
-  SweepOptions of_drawn = picture_options(options, scenario, report.reference.prediction);
+  SweepOptions of_drawn = picture_options(scenario, report.reference.prediction);
   of_drawn.skips_unpriced = true;
   std::vector<SweepPoint> points = sweep(scenario, {drawn}, of_drawn);
   if (axis.key == "ddp.bucket_cap") {
@@ -185,8 +172,7 @@ Json page_result(const std::vector<Prediction>& predictions) {
   return prediction_json(predictions, rows <= kMaxRows ? StepRows::All : StepRows::None);
 }
 
-std::string compare_page(const CommonOptions& options,
-                         PageContent content,
+std::string compare_page(PageContent content,
                          const Scenario& scenario,
                          const Profile& profile,
                          const std::vector<Prediction>& predictions,
@@ -200,10 +186,10 @@ std::string compare_page(const CommonOptions& options,
   for (const Prediction& prediction : predictions) {
     content.series.push_back(series_json(prediction, scenario.warmup_steps));
     if (&prediction == best) {
-      add_bucket_cap_sweep(options, scenario, profile, prediction, content);
+      add_bucket_cap_sweep(scenario, profile, prediction, content);
       add_blame(scenario, find_policy(scenario, prediction.policy), profile, content);
     } else {
-      add_timeline(options, scenario, prediction, content);
+      add_timeline(scenario, prediction, content);
     }
   }
   return page_text(page_data(scenario, profile, std::move(content)));

@@ -3,34 +3,27 @@
 #include <string>
 #include <vector>
 
-#include "sim/cli/options.h"
+#include "sim/ask/request.h"
 #include "sim/report/html/page_data.h"
 #include "sim/report/sweep_report.h"
 
 namespace stepsim {
 
 /// What the page of any command states. Made now, or at $SOURCE_DATE_EPOCH.
-[[nodiscard]] PageContent page_content(const std::string& command,
-                                       const OptionParser& parser,
-                                       const Scenario& scenario);
+[[nodiscard]] PageContent page_content(const Request& request, const Scenario& scenario);
 
 /// Bucket caps of one policy: timelines of the step that is the median of `prediction`.
-void add_bucket_cap_sweep(const CommonOptions& options,
-                          const Scenario& scenario,
+void add_bucket_cap_sweep(const Scenario& scenario,
                           const Profile& profile,
                           const Prediction& prediction,
                           PageContent& content);
 
 /// The scenario as it stands: one timeline, of the step that is the median of `prediction`.
-void add_timeline(const CommonOptions& options,
-                  const Scenario& scenario,
-                  const Prediction& prediction,
-                  PageContent& content);
+void add_timeline(const Scenario& scenario, const Prediction& prediction, PageContent& content);
 
 /// A sweep of one key: a timeline a point, of the step that is the median of the reference. Of many
 /// points some, the best one among them; of bucket caps DDP's default, too.
-void add_sweep(const CommonOptions& options,
-               const Scenario& scenario,
+void add_sweep(const Scenario& scenario,
                const SweepAxis& axis,
                const SweepReport& report,
                PageContent& content);
@@ -49,8 +42,7 @@ void add_blame(const Scenario& scenario,
 /// Returns the page of `stepsim compare`: each policy's timeline, that of the recommended one at
 /// other bucket caps, and what it could save. `answers`: what the result holds beside the
 /// predictions.
-[[nodiscard]] std::string compare_page(const CommonOptions& options,
-                                       PageContent content,
+[[nodiscard]] std::string compare_page(PageContent content,
                                        const Scenario& scenario,
                                        const Profile& profile,
                                        const std::vector<Prediction>& predictions,

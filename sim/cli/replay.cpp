@@ -1,4 +1,4 @@
-#include <array>
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,13 +10,24 @@
 #include "costmodel/io/csv_table.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/records/shipped.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
 #include "sim/report/replay_report.h"
 
 namespace stepsim {
 
 namespace {
+
+struct ReplayQuestion {
+  std::string program;
+  bool no_barrier = false;
+  std::optional<int> ranks_from;
+  std::string transfers_from;
+  std::optional<double> transfer_scale;
+  std::optional<double> cpu_scale;
+  std::string sends;
+  bool balanced = false;
+  bool steps_table = false;
+};
 
 constexpr const char* kReplayUsage =
     "usage: stepsim replay PROGRAM [options]\n\n"
@@ -33,10 +44,6 @@ constexpr const char* kReplayUsage =
     "  stepsim replay scenarios/replay --no-barrier\n"
     "  stepsim replay job/ops.csv.gz --balanced --json -\n";
 
-constexpr std::array kLaunchOptions = {
-    "no-barrier", "ranks-from", "transfers-from", "transfer-scale", "cpu-scale"};
-constexpr std::array kPipelineOptions = {"sends", "balanced", "steps-table"};
-
 /// The program's file: of a folder the first that is there.
 std::string program_file(const std::string& path) {
   if (!std::filesystem::is_directory(path)) {
@@ -51,54 +58,39 @@ std::string program_file(const std::string& path) {
   throw InputError(SourcePlace{path}, "holds no program.csv, ops.csv or ops.csv.gz");
 }
 
-template <std::size_t N>
-void refuse(const OptionParser& parser, const std::array<const char*, N>& options, const char* of) {
+/// Raises InputError where an option was given that is for the other kind of programs.
+void refuse(const Request& request, std::initializer_list<const char*> options, const char* of) {
   for (const char* name : options) {
-    if (parser.has(name)) {
-      parser.fail(fmt::format("--{} is for programs of {}", name, of));
+    if (std::ranges::find(request.given, name, &GivenOption::name) != request.given.end()) {
+      request.fail(fmt::format("--{} is for programs of {}", name, of));
     }
   }
 }
 
-double scale(const OptionParser& parser, const char* name) {
-  constexpr double kMax = 100;
-  const double value = parser.has(name) ? parser.get<double>(name) : 1;
-  if (!(value >= 0 && value <= kMax)) {
-    parser.fail(fmt::format("--{} must be from 0 to {}", name, kMax));
-  }
-  return value;
-}
-
-LaunchReplayOptions launch_options(const OptionParser& parser) {
+LaunchReplayOptions launch_options(const Request& request, const ReplayQuestion& asked) {
   LaunchReplayOptions options;
-  options.barrier = !parser.has("no-barrier");
-  options.transfer_scale = scale(parser, "transfer-scale");
-  options.cpu_scale = scale(parser, "cpu-scale");
-  if (parser.has("ranks-from")) {
-    options.ranks_from = parser.get<int>("ranks-from");
-  }
-  if (parser.has("transfers-from")) {
-    const std::string text = parser.text("transfers-from");
-    const bool digits = !text.empty() && text.size() < 9 &&
-                        text.find_first_not_of("0123456789") == std::string::npos;
+  options.barrier = !asked.no_barrier;
+  options.transfer_scale = asked.transfer_scale.value_or(1);
+  options.cpu_scale = asked.cpu_scale.value_or(1);
+  options.ranks_from = asked.ranks_from;
+  const std::string& text = asked.transfers_from;
+  if (!text.empty()) {
+    const bool digits =
+        text.size() < 9 && text.find_first_not_of("0123456789") == std::string::npos;
     if (text != "shortest" && !digits) {
-      parser.fail("--transfers-from takes a rank or 'shortest'");
+      request.fail("--transfers-from takes a rank or 'shortest'");
     }
     options.transfers_from = digits ? std::stoi(text) : kShortest;
   }
   return options;
 }
 
-SendMode sends_of(const OptionParser& parser) {
-  const std::string text = parser.has("sends") ? parser.text("sends") : "blocking";
-  if (text == "blocking") {
-    return SendMode::Blocking;
-  }
-  if (text == "buffered") {
-    return SendMode::Buffered;
-  }
+SendMode sends_of(const Request& request, const std::string& text) {
   const std::vector<std::string> known = {"blocking", "buffered"};
-  parser.fail(unknown_name("--sends", text, known));
+  if (!text.empty() && std::ranges::find(known, text) == known.end()) {
+    request.fail(unknown_name("--sends", text, known));
+  }
+  return text == "buffered" ? SendMode::Buffered : SendMode::Blocking;
 }
 
 PipelineReplay replay_pipeline(const CsvTable& table, SendMode sends) {
@@ -113,45 +105,25 @@ PipelineReplay replay_pipeline(const CsvTable& table, SendMode sends) {
   return result;
 }
 
-}  // namespace
-
-Answer replay_command(const Request& request) {
-  OptionParser parser("replay", kReplayUsage, request);
-  parser.positional("program", 1);
-  parser.add(
-      {{"program", option_text(), "PROGRAM: recorded program (CSV, may be gzip) or its folder"},
-       {"no-barrier", option_flag(), "no rank waits for the others in a collective"},
-       {"ranks-from", option_value<int>(), "RANK: the program of this rank on all ranks"},
-       {"transfers-from",
-        option_text(),
-        "RANK|shortest: whose recorded kernel durations are the transfer times"},
-       {"transfer-scale", option_value<double>(), "FACTOR: on the transfer times"},
-       {"cpu-scale", option_value<double>(), "FACTOR: on the CPU's times"},
-       {"sends", option_text(), "blocking|buffered: who waits for a transfer (default: blocking)"},
-       {"balanced", option_flag(), "show each step with every micro-batch at its stage's mean"},
-       {"steps-table", option_flag(), "show all steps, not the worst"},
-       {"json", option_text(), "FILE or -: write the result as JSON", true},
-       {"csv", option_text(), "FILE or -: one row a rank or step", true},
-       {"quiet,q", option_flag(), "suppress terminal output"}});
-  if (!parser.parse()) {
-    return {};
-  }
-  if (!parser.has("program")) {
-    parser.fail("no program given");
+Answer ask_replay(const Request& request, const ReplayQuestion& asked) {
+  if (asked.program.empty()) {
+    request.fail("no program given");
   }
   Answer answer;
-  answer.outputs = parser.outputs();
-  const CsvTable table(program_file(shipped_path(parser.text("program"))));
+  const CsvTable table(program_file(shipped_path(asked.program)));
   if (table.find("pp_stage")) {
-    refuse(parser, kLaunchOptions, "CPU launches");
-    const PipelineReplay result = replay_pipeline(table, sends_of(parser));
-    const StepColumns columns{parser.has("steps-table"), parser.has("balanced")};
+    refuse(request,
+           {"no-barrier", "ranks-from", "transfers-from", "transfer-scale", "cpu-scale"},
+           "CPU launches");
+    const PipelineReplay result = replay_pipeline(table, sends_of(request, asked.sends));
+    const StepColumns columns{asked.steps_table, asked.balanced};
     answer.text = [=](const Screen& screen) { return replay_text(result, columns, screen); };
     answer.json = [=] { return replay_json(result); };
     answer.csv = [=] { return replay_csv(result); };
   } else if (table.find("gap_us")) {
-    refuse(parser, kPipelineOptions, "a pipeline");
-    const LaunchReplay result = replay(read_launch_trace(table), {}, launch_options(parser));
+    refuse(request, {"sends", "balanced", "steps-table"}, "a pipeline");
+    const LaunchReplay result =
+        replay(read_launch_trace(table), {}, launch_options(request, asked));
     answer.text = [=](const Screen& screen) { return replay_text(result, screen); };
     answer.json = [=] { return replay_json(result); };
     answer.csv = [=] { return replay_csv(result); };
@@ -161,6 +133,43 @@ Answer replay_command(const Request& request) {
                      "pp_stage)");
   }
   return answer;
+}
+
+}  // namespace
+
+Question replay_question() {
+  using Q = ReplayQuestion;
+  constexpr double kMostScale = 100;
+  return question(
+      "replay",
+      "a recorded program under the simulator's rules",
+      kReplayUsage,
+      std::vector<OptionRow>{
+          option(
+              "program", &Q::program, "PROGRAM: recorded program (CSV, may be gzip) or its folder")
+              .positional(1),
+          option("no-barrier", &Q::no_barrier, "no rank waits for the others in a collective"),
+          option("ranks-from", &Q::ranks_from, "RANK: the program of this rank on all ranks"),
+          option("transfers-from",
+                 &Q::transfers_from,
+                 "RANK|shortest: whose recorded kernel durations are the transfer times"),
+          option("transfer-scale", &Q::transfer_scale, "FACTOR: on the transfer times")
+              .from(0)
+              .up_to(kMostScale),
+          option("cpu-scale", &Q::cpu_scale, "FACTOR: on the CPU's times")
+              .from(0)
+              .up_to(kMostScale),
+          option("sends",
+                 &Q::sends,
+                 "blocking|buffered: who waits for a transfer (default: blocking)"),
+          option("balanced",
+                 &Q::balanced,
+                 "show each step with every micro-batch at its stage's mean"),
+          option("steps-table", &Q::steps_table, "show all steps, not the worst"),
+          option("json", &Outputs::json, "FILE or -: write the result as JSON").written(),
+          option("csv", &Outputs::csv, "FILE or -: one row a rank or step").written(),
+          option("quiet,q", &Outputs::quiet, "suppress terminal output")},
+      ask_replay);
 }
 
 }  // namespace stepsim

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/terminal/progress.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
 #include "sim/cli/page.h"
 #include "sim/predict/predict.h"
 #include "sim/report/csv.h"
@@ -22,6 +22,11 @@ namespace stepsim {
 
 namespace {
 
+struct RunOptions {
+  std::string policy;
+  std::string trace;
+};
+
 constexpr const char* kRunUsage =
     "usage: stepsim run SCENARIO [--policy NAME] [--trace FILE] [options]\n\n"
     "Predicts the step time of one policy (the first, without --policy).\n\n"
@@ -31,8 +36,7 @@ constexpr const char* kRunUsage =
     "  stepsim run scenarios/bucket_valley.toml --html page.html\n";
 
 /// Its timeline at other bucket caps, its steps, and what would save most.
-std::string run_page(const CommonOptions& options,
-                     PageContent content,
+std::string run_page(PageContent content,
                      const Scenario& scenario,
                      const Profile& profile,
                      const std::vector<Prediction>& predictions) {
@@ -40,51 +44,54 @@ std::string run_page(const CommonOptions& options,
   content.result = page_result(predictions);
   content.warnings = note_texts(prediction);
   content.series.push_back(series_json(prediction, scenario.warmup_steps));
-  add_bucket_cap_sweep(options, scenario, profile, prediction, content);
+  add_bucket_cap_sweep(scenario, profile, prediction, content);
   add_blame(scenario, find_policy(scenario, prediction.policy), profile, content);
   return page_text(page_data(scenario, profile, std::move(content)));
 }
 
-}  // namespace
-
-Answer run_command(const Request& request) {
-  OptionParser parser("run", kRunUsage, request);
-  parser.add_common();
-  parser.add_html();
-  parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
-              {"trace", option_text(), "FILE: also write a Chrome trace, as stepsim trace --out"}});
-  if (!parser.parse()) {
-    return {};
-  }
-  const CommonOptions common = parser.common();
-  const Scenario scenario = load_scenario(common);
-  const BatchingPolicy& policy = find_policy(scenario, parser.text("policy"));
+Answer ask_run(const Request& request, const RunOptions& options) {
+  const Scenario scenario = read_asked(request);
+  const BatchingPolicy& policy = find_policy(scenario, options.policy);
   const Profile profile = scenario_profile(scenario);
   Progress progress("predicting " + policy.name());
-  PredictOptions options;
-  options.on_progress = progress.callback();
-  options.rows = parser.rows();
+  PredictOptions predict_options;
+  predict_options.on_progress = progress.callback();
+  predict_options.rows = request.rows();
   // The forms of the answer share the rows, which very many ranks and steps fill the memory with.
   const auto predictions = std::make_shared<std::vector<Prediction>>();
-  predictions->push_back(predict(scenario, policy, profile, options));
+  predictions->push_back(predict(scenario, policy, profile, predict_options));
   progress.done();
-  if (parser.has("trace")) {
-    const std::string path = parser.text("trace");
-    (void)write_chrome_trace(scenario, policy, profile, {}, path);
+  if (!options.trace.empty()) {
+    (void)write_chrome_trace(scenario, policy, profile, {}, options.trace);
   }
   Answer answer;
   answer.status = predictions->front().out_of_memory ? kAnswerIsNo : kDone;
-  answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
     return run_text(scenario, predictions->front(), screen);
   };
   answer.json = [=] { return prediction_json(*predictions, StepRows::Streamed); };
   answer.streamed = predictions;
   answer.csv = [=] { return steps_csv(*predictions); };
-  answer.html = [=, content = page_content("run", parser, scenario)] {
-    return run_page(common, content, scenario, profile, *predictions);
+  answer.html = [=, content = page_content(request, scenario)] {
+    return run_page(content, scenario, profile, *predictions);
   };
   return answer;
+}
+
+}  // namespace
+
+Question run_question() {
+  return question(
+      "run",
+      "predict the step time of one policy",
+      kRunUsage,
+      option_table({scenario_options(),
+                    page_options(),
+                    {option("policy", &RunOptions::policy, "POLICY: of the scenario"),
+                     option("trace",
+                            &RunOptions::trace,
+                            "FILE: also write a Chrome trace, as stepsim trace --out")}}),
+      ask_run);
 }
 
 }  // namespace stepsim

@@ -7,8 +7,7 @@
 #include "costmodel/base/parse_units.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/progress.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
 #include "sim/report/csv.h"
 #include "sim/report/notes.h"
 #include "sim/study/sweep.h"
@@ -16,6 +15,12 @@
 namespace stepsim {
 
 namespace {
+
+struct SolveQuestion {
+  std::string key;
+  std::string step_time;
+  std::string policy;
+};
 
 constexpr const char* kSolveUsage =
     "usage: stepsim solve SCENARIO --key KEY=LOW..HIGH --step-time TIME [options]\n\n"
@@ -110,39 +115,45 @@ Duration parse_step_time(const std::string& text) {
   throw InputError(place, "a step takes more than nothing");
 }
 
-}  // namespace
-
-Answer solve_command(const Request& request) {
-  OptionParser parser("solve", kSolveUsage, request);
-  parser.add_common();
-  parser.add({{"key", option_text(), "KEY=LOW..HIGH: what to find, and between what"},
-              {"step-time", option_text(), "TIME: measured mean step, as \"736.7 ms\""},
-              {"policy",
-               option_value<std::string>(""),
-               "POLICY: of the scenario; else the one whose key it is, or the first"}});
-  if (!parser.parse()) {
-    return {};
+Answer ask_solve(const Request& request, const SolveQuestion& options) {
+  const AskedScenario asked = asked_scenario(request);
+  if (options.key.empty() || options.step_time.empty()) {
+    request.fail("give --key KEY=LOW..HIGH and --step-time TIME");
   }
-  const CommonOptions common = parser.common();
-  if (!parser.has("key") || !parser.has("step-time")) {
-    parser.fail("give --key KEY=LOW..HIGH and --step-time TIME");
-  }
-  const SolveRange range = parse_solve_range(parser.text("key"));
-  const Duration wanted = parse_step_time(parser.text("step-time"));
+  const SolveRange range = parse_solve_range(options.key);
+  const Duration wanted = parse_step_time(options.step_time);
   Progress progress("solving");
-  const Scenario scenario = load_scenario(common);
-  const std::string policy = studied_policy(scenario, "--key", {range.key}, parser.text("policy"));
+  const Scenario scenario = asked.read();
+  const std::string policy = studied_policy(scenario, "--key", {range.key}, options.policy);
   const Solution solution = solve(scenario, range, wanted, {policy, progress.callback()});
   progress.done();
   Answer answer;
   answer.status = solution.found ? kDone : kAnswerIsNo;
-  answer.outputs = common.outputs;
   answer.text = [=](const Screen&) {
     return solution_text(range, wanted, solution) + warnings_text(noted(solution.notes));
   };
   answer.json = [=] { return solution_json(range, wanted, solution); };
   answer.csv = [=] { return solution_csv(range, wanted, solution); };
   return answer;
+}
+
+}  // namespace
+
+Question solve_question() {
+  return question(
+      "solve",
+      "the value of a key that makes a measured step time",
+      kSolveUsage,
+      option_table(
+          {scenario_options(),
+           {option("key", &SolveQuestion::key, "KEY=LOW..HIGH: what to find, and between what"),
+            option("step-time",
+                   &SolveQuestion::step_time,
+                   "TIME: measured mean step, as \"736.7 ms\""),
+            option("policy",
+                   &SolveQuestion::policy,
+                   "POLICY: of the scenario; else the one whose key it is, or the first")}}),
+      ask_solve);
 }
 
 }  // namespace stepsim

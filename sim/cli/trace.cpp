@@ -5,14 +5,21 @@
 
 #include "costmodel/base/number_selection.h"
 #include "costmodel/base/shell_word.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/report/trace/traces.h"
 
 namespace stepsim {
 
 namespace {
+
+struct TraceOptions {
+  std::string policy;
+  std::string out;
+  std::string out_dir;
+  std::string ranks;
+  bool parts = false;
+};
 
 constexpr const char* kTraceUsage =
     "usage: stepsim trace SCENARIO --out FILE [--policy NAME] [--ranks LIST] [--steps LIST] …\n"
@@ -36,15 +43,15 @@ constexpr const char* kTraceUsage =
 constexpr std::string_view kStepsKey = "scenario.steps=";
 
 /// Takes --steps out of the overrides where it is a list, and returns it.
-std::string take_step_list(CommonOptions& common) {
-  const auto list = std::ranges::find_if(common.set, [](const std::string& text) {
+std::string take_step_list(AskedScenario& asked) {
+  const auto list = std::ranges::find_if(asked.set, [](const std::string& text) {
     return text.rfind(kStepsKey, 0) == 0 && text.find_first_of(".,", kStepsKey.size()) != text.npos;
   });
-  if (list == common.set.end()) {
+  if (list == asked.set.end()) {
     return "";
   }
   std::string text = list->substr(kStepsKey.size());
-  common.set.erase(list);
+  asked.set.erase(list);
   return text;
 }
 
@@ -56,75 +63,95 @@ std::string size_text(const TraceFiles& files) {
                    "{:.1f} MB, {:.1f} MB packed", mb(files.text_bytes), mb(files.file_bytes));
 }
 
-}  // namespace
+std::string write_one(const Scenario& scenario,
+                      const BatchingPolicy& policy,
+                      const TraceChoice& choice,
+                      const std::string& path) {
+  const TraceFiles files =
+      write_chrome_trace(scenario, policy, scenario_profile(scenario), choice, path);
+  return path == "-" ? ""
+                     : fmt::format(
+                           "wrote {}: {}, {} ranks x {} steps, {}\nopen it at "
+                           "https://ui.perfetto.dev\n",
+                           printable(path),
+                           printable(policy.name()),
+                           files.ranks,
+                           files.steps,
+                           size_text(files));
+}
 
-Answer trace_command(const Request& request) {
-  OptionParser parser("trace", kTraceUsage, request);
-  parser.add_common();
-  parser.add({{"policy", option_value<std::string>(""), "POLICY: of the scenario"},
-              {"out", option_text(), "FILE or -: the trace", true},
-              {"out-dir", option_text(), "FOLDER: a trace of PyTorch's profiler for each rank"},
-              {"ranks", option_text(), "LIST: ranks to show, as 0..3,8"},
-              {"parts", option_flag(), "one slice for a part of a step in place of each op"}});
-  if (!parser.parse()) {
-    return {};
+std::string write_one_a_rank(const Scenario& scenario,
+                             const BatchingPolicy& policy,
+                             const TraceChoice& choice,
+                             const std::string& folder) {
+  const TraceFiles files =
+      write_profiler_traces(scenario, policy, scenario_profile(scenario), choice, folder);
+  std::string text = fmt::format("wrote {}: {}, a file for each of {} ranks, {} steps, {}\n",
+                                 printable(folder),
+                                 printable(policy.name()),
+                                 files.ranks,
+                                 files.steps,
+                                 size_text(files));
+  if (files.left_out > 0) {
+    text += fmt::format("left out: {} pieces of work shorter than half a microsecond\n",
+                        files.left_out);
   }
-  CommonOptions common = parser.common();
-  if (!parser.has("out") && !parser.has("out-dir")) {
-    parser.fail("give --out FILE or --out-dir FOLDER");
+  return text +
+         fmt::format(
+             "next: stepcal import kineto {}/*.json.gz, or HTA: TraceAnalysis(trace_dir=\"{}\")\n",
+             shell_word(folder),
+             printable(folder));
+}
+
+Answer ask_trace(const Request& request, const TraceOptions& options) {
+  AskedScenario asked = asked_scenario(request);
+  if (options.out.empty() && options.out_dir.empty()) {
+    request.fail("give --out FILE or --out-dir FOLDER");
   }
-  if (!common.outputs.json.empty() || !common.outputs.csv.empty()) {
-    parser.fail("a trace has a form of its own; use --out FILE");
+  if (!request.outputs.json.empty() || !request.outputs.csv.empty()) {
+    request.fail("a trace has a form of its own; use --out FILE");
   }
-  const std::string steps = take_step_list(common);
-  const Scenario scenario = load_scenario(common);
-  const BatchingPolicy& policy = find_policy(scenario, parser.text("policy"));
+  const std::string steps = take_step_list(asked);
+  const Scenario scenario = asked.read();
+  const BatchingPolicy& policy = find_policy(scenario, options.policy);
   TraceChoice choice;
-  choice.by_part = parser.has("parts");
+  choice.by_part = options.parts;
   if (!steps.empty()) {
     choice.steps = parse_selection(steps, scenario.steps, "steps");
   }
-  if (parser.has("ranks")) {
-    choice.ranks = parse_selection(parser.text("ranks"), scenario.ranks, "ranks");
+  if (!options.ranks.empty()) {
+    choice.ranks = parse_selection(options.ranks, scenario.ranks, "ranks");
   }
-  const Profile profile = scenario_profile(scenario);
   std::string text;
-  if (parser.has("out")) {
-    const std::string path = parser.text("out");
-    const TraceFiles files = write_chrome_trace(scenario, policy, profile, choice, path);
-    if (path != "-") {
-      text += fmt::format(
-          "wrote {}: {}, {} ranks x {} steps, {}\nopen it at "
-          "https://ui.perfetto.dev\n",
-          printable(path),
-          printable(policy.name()),
-          files.ranks,
-          files.steps,
-          size_text(files));
-    }
+  if (!options.out.empty()) {
+    text += write_one(scenario, policy, choice, options.out);
   }
-  if (parser.has("out-dir")) {
-    const std::string folder = parser.text("out-dir");
-    const TraceFiles files = write_profiler_traces(scenario, policy, profile, choice, folder);
-    text += fmt::format("wrote {}: {}, a file for each of {} ranks, {} steps, {}\n",
-                        printable(folder),
-                        printable(policy.name()),
-                        files.ranks,
-                        files.steps,
-                        size_text(files));
-    if (files.left_out > 0) {
-      text += fmt::format("left out: {} pieces of work shorter than half a microsecond\n",
-                          files.left_out);
-    }
-    text += fmt::format(
-        "next: stepcal import kineto {}/*.json.gz, or HTA: TraceAnalysis(trace_dir=\"{}\")\n",
-        shell_word(folder),
-        printable(folder));
+  if (!options.out_dir.empty()) {
+    text += write_one_a_rank(scenario, policy, choice, options.out_dir);
   }
   Answer answer;
-  answer.outputs = common.outputs;
   answer.text = [=](const Screen&) { return text; };
   return answer;
+}
+
+}  // namespace
+
+Question trace_question() {
+  return question(
+      "trace",
+      "a Chrome trace for Perfetto",
+      kTraceUsage,
+      option_table({scenario_options(),
+                    {option("policy", &TraceOptions::policy, "POLICY: of the scenario"),
+                     option("out", &TraceOptions::out, "FILE or -: the trace").written(),
+                     option("out-dir",
+                            &TraceOptions::out_dir,
+                            "FOLDER: a trace of PyTorch's profiler for each rank"),
+                     option("ranks", &TraceOptions::ranks, "LIST: ranks to show, as 0..3,8"),
+                     option("parts",
+                            &TraceOptions::parts,
+                            "one slice for a part of a step in place of each op")}}),
+      ask_trace);
 }
 
 }  // namespace stepsim

@@ -14,8 +14,7 @@
 #include "costmodel/base/utc_time.h"
 #include "costmodel/records/record_files.h"
 #include "costmodel/terminal/progress.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
 #include "sim/cli/page.h"
 #include "sim/cli/validate_step_times.h"
 #include "sim/predict/predict.h"
@@ -30,6 +29,13 @@
 namespace stepsim {
 
 namespace {
+
+struct ValidateOptions {
+  std::vector<std::string> live;
+  std::string step_times;
+  std::string predictions;
+  double bound = 10;
+};
 
 constexpr const char* kValidateUsage =
     "usage: stepsim validate SCENARIO --live FILE… [--predictions FILE] [--bound PERCENT]\n"
@@ -56,11 +62,10 @@ constexpr const char* kValidateUsage =
     "--predictions prediction.json --report validation.md --html page.html\n";
 
 /// From a file made before the live run, else computed now.
-std::vector<Prediction> predictions_for(const OptionParser& parser,
+std::vector<Prediction> predictions_for(const std::string& path,
                                         const Scenario& scenario,
                                         const Profile& profile) {
-  if (parser.has("predictions")) {
-    const std::string path = parser.text("predictions");
+  if (!path.empty()) {
     std::vector<Prediction> predictions = read_predictions(path);
     for (const Prediction& prediction : predictions) {
       if (prediction.scenario != scenario.name) {
@@ -118,18 +123,19 @@ RunRecord without_steps(RunRecord record) {
   return record;
 }
 
-ValidationSources sources_of(const OptionParser& parser,
+ValidationSources sources_of(const Request& request,
+                             const std::string& predictions_path,
                              const Scenario& scenario,
                              const Profile& profile,
                              const std::vector<Prediction>& predictions,
                              const std::vector<RecordFile>& files) {
   ValidationSources sources;
-  sources.command = parser.command_line();
+  sources.command = request.command_line();
   sources.scenario = scenario;
-  sources.profile_path = parser.has("profile") ? parser.text("profile") : scenario.profile;
+  sources.profile_path = request.scenario.profile.value_or(scenario.profile);
   sources.profile = profile;
-  if (parser.has("predictions")) {
-    sources.predictions_path = parser.text("predictions");
+  if (!predictions_path.empty()) {
+    sources.predictions_path = predictions_path;
     sources.predicted_at = written_at(sources.predictions_path);
     sources.predicted_with = predictions.empty() ? "" : predictions.front().profile;
     sources.predicted_with_id = predictions.empty() ? "" : predictions.front().profile_id;
@@ -159,43 +165,32 @@ std::string validation_page(PageContent content,
   return page_text(page_data(scenario, sources.profile, std::move(content)));
 }
 
-}  // namespace
+/// Raises InputError where options do not go together.
+void check(const Request& request, const ValidateOptions& options) {
+  if (options.live.empty() && options.step_times.empty()) {
+    request.fail("give --live FILE… (of stepsim.torch.live or the recorder) or --step-times FILE");
+  }
+  if (!options.live.empty() && !options.step_times.empty()) {
+    request.fail("--step-times takes the place of --live; give one of them");
+  }
+  if (!options.step_times.empty() &&
+      !(options.predictions.empty() && request.outputs.markdown.empty() &&
+        request.outputs.html.empty())) {
+    request.fail("--step-times goes with --json, --csv and --bound only");
+  }
+}
 
-Answer validate_command(const Request& request) {
-  OptionParser parser("validate", kValidateUsage, request);
-  parser.add_common();
-  parser.add_html();
-  parser.add({{"live", option_texts(), "FILE…: run records"},
-              {"step-times", option_text(), "FILE: a table of measured steps instead, as CSV"},
-              {"predictions", option_text(), "FILE: predictions made before the live run"},
-              {"bound", option_value<double>(10.0), "PERCENT: largest error of a mean"},
-              {"report", option_text(), "FILE or -: write the comparison as Markdown", true}});
-  if (!parser.parse()) {
-    return {};
+Answer ask_validate(const Request& request, const ValidateOptions& options) {
+  const AskedScenario asked = asked_scenario(request);
+  check(request, options);
+  const double bound = options.bound / 100;
+  if (!options.step_times.empty()) {
+    return validate_step_times(asked, options.step_times, bound);
   }
-  CommonOptions common = parser.common();
-  common.outputs.markdown = parser.text("report");
-  if (!parser.has("live") && !parser.has("step-times")) {
-    parser.fail("give --live FILE… (of stepsim.torch.live or the recorder) or --step-times FILE");
-  }
-  if (parser.has("live") && parser.has("step-times")) {
-    parser.fail("--step-times takes the place of --live; give one of them");
-  }
-  if (common.outputs.markdown == "-" &&
-      (common.outputs.json == "-" || common.outputs.csv == "-" || common.outputs.html == "-")) {
-    parser.fail("only one of --report, --html, --json and --csv can go to standard output");
-  }
-  const double bound = parser.get<double>("bound") / 100;
-  if (!(bound > 0)) {
-    parser.fail("--bound must be above 0");
-  }
-  if (parser.has("step-times")) {
-    return validate_step_times(parser, common, bound);
-  }
-  const Scenario scenario = load_scenario(common);
+  const Scenario scenario = asked.read();
   const Profile profile = scenario_profile(scenario);
   std::vector<std::string> warnings;
-  const std::vector<RecordFile> files = read_records(parser.list("live"), scenario, warnings);
+  const std::vector<RecordFile> files = read_records(options.live, scenario, warnings);
   const std::vector<RunRecord> records = mapped(files, &RecordFile::record);
   std::vector<std::string> reference;
   for (const BatchingPolicy& policy : scenario.policies) {
@@ -203,26 +198,47 @@ Answer validate_command(const Request& request) {
       reference.push_back(policy.name());
     }
   }
-  const std::vector<Prediction> predictions = predictions_for(parser, scenario, profile);
+  const std::vector<Prediction> predictions =
+      predictions_for(options.predictions, scenario, profile);
   Validation validation = validate(
       predictions, reference, records, scenario.warmup_steps, profile.noise.sentinel_seconds);
-  const ValidationSources sources = sources_of(parser, scenario, profile, predictions, files);
+  const ValidationSources sources =
+      sources_of(request, options.predictions, scenario, profile, predictions, files);
   std::ranges::move(source_warnings(sources), std::back_inserter(warnings));
   std::ranges::move(note_texts(predictions), std::back_inserter(warnings));
   validation.warnings.insert(validation.warnings.begin(), warnings.begin(), warnings.end());
   Answer answer;
   answer.status = validation.holds(bound) ? kDone : kAnswerIsNo;
-  answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
     return validation_text(validation, sources, bound, screen);
   };
   answer.json = [=] { return validation_json(validation, sources, bound); };
   answer.csv = [=] { return validation_csv(validation); };
   answer.markdown = [=] { return validation_markdown(validation, sources, bound); };
-  answer.html = [=, content = page_content("validate", parser, scenario)] {
+  answer.html = [=, content = page_content(request, scenario)] {
     return validation_page(content, predictions, validation, sources, bound);
   };
   return answer;
+}
+
+}  // namespace
+
+Question validate_question() {
+  using Q = ValidateOptions;
+  return question(
+      "validate",
+      "predicted against measured",
+      kValidateUsage,
+      option_table(
+          {scenario_options(),
+           page_options(),
+           {option("live", &Q::live, "FILE…: run records").up_to_next_option(),
+            option("step-times", &Q::step_times, "FILE: a table of measured steps instead, as CSV"),
+            option("predictions", &Q::predictions, "FILE: predictions made before the live run"),
+            option("bound", &Q::bound, "PERCENT: largest error of a mean").above(0),
+            option("report", &Outputs::markdown, "FILE or -: write the comparison as Markdown")
+                .written()}}),
+      ask_validate);
 }
 
 }  // namespace stepsim

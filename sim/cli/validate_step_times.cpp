@@ -8,7 +8,6 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/progress.h"
 #include "costmodel/terminal/table.h"
-#include "sim/cli/cli.h"
 #include "sim/study/step_time_check.h"
 
 namespace stepsim {
@@ -107,20 +106,18 @@ std::string check_csv(const std::vector<StepTimeCheckRow>& rows) {
 
 }  // namespace
 
-Answer validate_step_times(const OptionParser& parser, const CommonOptions& common, double bound) {
-  if (parser.has("predictions") || parser.has("report") || !common.outputs.html.empty()) {
-    parser.fail("--step-times goes with --json, --csv and --bound only");
-  }
-  const Scenario scenario = load_scenario(common);
-  const StepTimeTable table = read_step_times(parser.text("step-times"));
+Answer validate_step_times(const AskedScenario& asked,
+                           const std::string& step_times,
+                           double bound) {
+  const Scenario scenario = asked.read();
+  const StepTimeTable table = read_step_times(step_times);
   Progress progress("predicting");
-  const auto rows = check_step_times(scenario, common.set, table, progress.callback());
+  const auto rows = check_step_times(scenario, asked.set, table, progress.callback());
   progress.done();
   const double error = mean_error(rows);
   constexpr std::size_t kMostShown = 60;
   Answer answer;
   answer.status = error <= bound ? kDone : kAnswerIsNo;
-  answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
     const std::string listed = rows.size() > kMostShown
                                    ? fmt::format("{} rows; --csv FILE has them all\n", rows.size())

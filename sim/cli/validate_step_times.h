@@ -1,13 +1,15 @@
 #pragma once
 
-#include "sim/cli/options.h"
+#include <string>
+
+#include "sim/ask/request.h"
 
 namespace stepsim {
 
 /// `stepsim validate SCENARIO --step-times FILE`: predicted against a table of measured steps. The
 /// status is kAnswerIsNo where the mean |error| exceeds `bound`, a fraction.
-[[nodiscard]] Answer validate_step_times(const OptionParser& parser,
-                                         const CommonOptions& common,
+[[nodiscard]] Answer validate_step_times(const AskedScenario& asked,
+                                         const std::string& step_times,
                                          double bound);
 
 }  // namespace stepsim

@@ -1,50 +1,17 @@
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/shipped.h"
-#include "costmodel/terminal/progress.h"
 #include "costmodel/terminal/show.h"
-#include "sim/cli/cli.h"
-#include "sim/fit_records.h"
+#include "sim/ask/answer.h"
 #include "sim/python/bindings.h"
 
 namespace py = pybind11;
 
 namespace stepsim {
 namespace {
-
-/// Reports to `progress` where there is one, and lets Ctrl-C end the job.
-ProgressListener listener_of(py::object progress) {
-  return [progress = std::move(progress)](const std::string& what, double share) {
-    const py::gil_scoped_acquire held;
-    if (PyErr_CheckSignals() != 0) {
-      throw py::error_already_set();
-    }
-    if (!progress.is_none()) {
-      progress(what, share);
-    }
-  };
-}
-
-/// `progress`: called as progress(what, share) with the share of the work that is done, or None.
-Answer ask(const std::string& command,
-           std::vector<std::string> arguments,
-           std::optional<std::string> scenario_text,
-           const py::object& progress) {
-  const ProgressListener listener = listener_of(progress);
-  Request request{std::move(arguments), std::move(scenario_text), true};
-  request.fit_records = fit_records;
-  const py::gil_scoped_release released;
-  const ProgressScope scope(listener);
-  return ask_stepsim(command, request);
-}
 
 /// Calls one of the answer's functions without holding the interpreter.
 template <typename Function, typename... Arguments>
@@ -94,14 +61,6 @@ void bind_answers(py::module_& core) {
       .def("csv", [](const Answer& answer) { return text_of("CSV", answer.csv); })
       .def("html", [](const Answer& answer) { return text_of("page", answer.html); })
       .def("markdown", [](const Answer& answer) { return text_of("Markdown", answer.markdown); });
-  core.def("ask",
-           ask,
-           py::arg("command"),
-           py::arg("arguments"),
-           py::arg("scenario_text") = py::none(),
-           py::arg("progress") = py::none(),
-           "Runs a command of stepsim and returns its answer, of which nothing is written.");
-  core.def("commands", command_names, "The names of the commands.");
   core.def("scenario_path", scenario_path, py::arg("named"), "The file of a scenario.");
   core.def("profile_path", profile_path, py::arg("named"), "The file of a profile.");
 }

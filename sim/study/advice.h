@@ -39,7 +39,8 @@ struct AdviceQuestion {
   std::vector<std::string> plans;
   std::string base;
   std::string lengths;  ///< A file of the tokens of each sample of the data set.
-  std::string folder;   ///< Keeps what is made on the way; it is made where it is missing.
+  /// Keeps what is made on the way; it is made where it is missing.
+  std::string folder = "advice";
   std::optional<double> price_per_hour;  ///< Of all ranks together, in any currency.
 };
 

@@ -487,4 +487,11 @@ BestBuckets best_buckets(const Scenario& scenario,
   return best;
 }
 
+const BucketChoice& chosen_buckets(const BestBuckets& best) {
+  if (best.list_over_cap.is_certain() && best.list_over_standard.is_certain()) {
+    return best.list;
+  }
+  return best.cap_over_standard.is_certain() ? best.cap : best.standard;
+}
+
 }  // namespace stepsim

@@ -51,4 +51,7 @@ struct BestBuckets {
                                        int noise_runs,
                                        const ProgressCallback& on_progress = {});
 
+/// What to set: the list only where it gains enough over the cap, and either over the default.
+[[nodiscard]] const BucketChoice& chosen_buckets(const BestBuckets& best);
+
 }  // namespace stepsim

@@ -6,7 +6,7 @@
 #include "calibrate/cli/cli.h"
 #include "costmodel/records/profile.h"
 #include "costmodel/records/run_record.h"
-#include "sim/cli/cli.h"
+#include "sim/cli/questions.h"
 #include "tests/fuzz/door.h"
 
 namespace stepsim::fuzz {
@@ -28,7 +28,7 @@ void enter_kineto(std::string_view input) {
   }
   const std::string folder = path_of("program");
   if (imported("--program", folder)) {
-    const Answer answer = ask_stepsim("replay", {{folder}});
+    const Answer answer = ask(question_named("replay"), std::vector<std::string>{folder});
     require(!answer.text({}).empty(), "no report");
   }
   const std::string record = path_of("run.jsonl");

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "sim/cli/cli.h"
+#include "sim/cli/questions.h"
 #include "tests/fuzz/door.h"
 
 namespace stepsim::fuzz {
@@ -28,7 +28,7 @@ void enter_replay(std::string_view input) {
     std::vector<std::string> arguments = {program};
     arguments.insert(arguments.end(), more.begin(), more.end());
     (void)accepts([&] {
-      const Answer answer = ask_stepsim("replay", {arguments});
+      const Answer answer = ask(question_named("replay"), arguments);
       require(!answer.text({}).empty() && !answer.csv().empty(), "no report");
       const std::string json = answer.json_text();
       require(json.find("null") != 0, "no JSON");

@@ -6,7 +6,7 @@
 #include "calibrate/cli/cli.h"
 #include "costmodel/model/tensor_list.h"
 #include "costmodel/records/profile.h"
-#include "sim/cli/cli.h"
+#include "sim/cli/questions.h"
 #include "sim/scenario/scenario.h"
 #include "tests/fuzz/door.h"
 
@@ -20,12 +20,12 @@ void enter_tensors(const std::string& path) {
   require(parameter_count(model) > 0, "a model without parameters");
   const double flops = training_flops(model, 4, 4);
   require(std::isfinite(flops) && flops >= 0, "no number of operations");
-  const Answer answer = ask_stepsim("buckets",
-                                    {{source_path("scenarios/bucket_valley.toml"),
-                                      "--set",
-                                      "model={kind=\"blocks\"}",
-                                      "--set",
-                                      "model.tensors=" + path}});
+  const Answer answer = ask(question_named("buckets"),
+                            std::vector<std::string>{source_path("scenarios/bucket_valley.toml"),
+                                                     "--set",
+                                                     "model={kind=\"blocks\"}",
+                                                     "--set",
+                                                     "model.tensors=" + path});
   require(!answer.text({}).empty(), "no report");
 }
 
@@ -35,7 +35,8 @@ void enter_tables(std::string_view input) {
   const std::string path = file_with("table.csv", input);
   (void)accepts([&] { enter_tensors(path); });
   (void)accepts([&] {
-    const Answer answer = ask_stepsim("buckets", {{"--params", path}});
+    const Answer answer =
+        ask(question_named("buckets"), std::vector<std::string>{"--params", path});
     require(!answer.json_text().empty(), "no report");
   });
   const std::string out = path_of("job.json");

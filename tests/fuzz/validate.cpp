@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/cli/cli.h"
+#include "sim/cli/questions.h"
 #include "tests/fuzz/door.h"
 
 namespace stepsim::fuzz {
@@ -49,12 +49,13 @@ void enter_validate(std::string_view input) {
     } else if (part.name == "steps.csv") {
       const std::string steps = file_with(part.name, part.text);
       (void)accepts([&] {
-        const Answer answer = ask_stepsim("validate", {{scenario, "--step-times", steps}});
+        const Answer answer = ask(question_named("validate"),
+                                  std::vector<std::string>{scenario, "--step-times", steps});
         require(!answer.text({}).empty() && !answer.json_text().empty(), "no report");
       });
     }
   }
-  const Answer answer = ask_stepsim("validate", {live});
+  const Answer answer = ask(question_named("validate"), live);
   require(!answer.text({}).empty() && !answer.json_text().empty(), "no report");
 }
 

@@ -4,6 +4,7 @@ usage: package_test.py PATH_OF_STEPSIM
 """
 
 import ast
+import inspect
 import os
 import pathlib
 import pickle
@@ -169,6 +170,23 @@ def test_settings_change_a_copy_alone():
     other = one.copy().set("policy.plain.batch_size", 16)
     assert one.settings == []
     assert other.run()["samples"].max() == 16 and one.run()["samples"].max() == 8
+
+
+def test_arguments_are_those_of_the_rows():
+    sweep = inspect.signature(stepsim.Scenario.sweep).parameters
+    assert list(sweep)[1:10] == ["over", "policy", "samples", "tokens", "gpu_hour", "efficiency",
+                                 "threads", "progress", "resume"]
+    assert sweep["efficiency"].default == 80 and sweep["policy"].default is None
+    assert sweep["over"].default is inspect.Parameter.empty
+    assert "gpu_hour: PRICE: Of a rank for an hour" in stepsim.Scenario.sweep.__doc__
+    scenario = stepsim.Scenario(OWN)
+    text = str(error_of(lambda: scenario.run(polcy="plain"), TypeError))
+    assert "'polcy'" in text and "did you mean 'policy'?" in text, text
+    assert "--bound must be above 0" in str(error_of(lambda: scenario.validate([], "x", bound=-1)))
+    assert "'many'" in str(error_of(lambda: scenario.compare(threads="many")))
+    for question in stepsim._core.questions():
+        asks_scenario = any(one["name"] == "scenario" for one in question["options"])
+        assert hasattr(stepsim.Scenario if asks_scenario else stepsim, question["name"]), question
 
 
 def test_lengths_of_ones_own_data():

@@ -117,7 +117,7 @@ def scenario_of(kind, parameters, ranks, steps):
 
 
 def test_every_kind_of_policy_has_an_example():
-    kinds = {one["kind"] for one in json.loads(_core.ask("policies", ["--all"]).json())}
+    kinds = {one["kind"] for one in json.loads(_core.ask("policies", [("all", True)]).json())}
     assert kinds - {"plan"} == {kind for kind, _ in policy_examples.EXAMPLES}, kinds
 
 

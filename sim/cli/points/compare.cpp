@@ -8,8 +8,7 @@
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/progress.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
 #include "sim/cli/page.h"
 #include "sim/cli/points/point_options.h"
 #include "sim/predict/scenario_profile.h"
@@ -34,31 +33,10 @@ constexpr const char* kCompareUsage =
     "  stepsim compare scenarios/token_skew.toml --profile my_box.json --json prediction.json\n"
     "  stepsim compare scenarios/token_skew.toml --html page.html\n";
 
-}  // namespace
-
-Answer compare_command(const Request& request) {
-  OptionParser parser("compare", kCompareUsage, request);
-  parser.add_common();
-  parser.add_html();
-  add_point_options(parser);
-  if (!parser.parse()) {
-    return {};
-  }
-  const CommonOptions common = parser.common();
-  const Scenario scenario = load_scenario(common);
-  const Profile profile = scenario_profile(scenario);
-  PointRunner runner = point_runner(parser, "compare", scenario);
-  Progress progress(fmt::format("predicting {} policies", scenario.policies.size()));
-  if (!runner.shard().is_all()) {
-    const std::size_t kept = keep_compared(scenario, profile, runner, progress.callback());
-    progress.done();
-    return shard_answer(runner, kept, common.outputs);
-  }
-  // Points that are kept may be asked for another form of the answer.
-  const KeptRows rows = parser.has("resume") ? KeptRows::Rows : parser.rows();
-  std::vector<ComparedPolicy> compared =
-      compare_policies(scenario, profile, rows, runner, progress.callback());
-  progress.done();
+Answer answer_of(std::vector<ComparedPolicy> compared,
+                 const Request& request,
+                 const Scenario& scenario,
+                 const Profile& profile) {
   // The forms of the answer share the rows, which very many ranks and steps fill the memory with.
   const auto shared = std::make_shared<const std::vector<Prediction>>(
       mapped(compared, [](ComparedPolicy& one) { return std::move(one.prediction); }));
@@ -78,7 +56,6 @@ Answer compare_command(const Request& request) {
       predictions, [](const Prediction& prediction) { return !prediction.out_of_memory; });
   Answer answer;
   answer.status = all_fit ? kDone : kAnswerIsNo;
-  answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
     return compare_text(scenario, *shared, planning_seconds, screen) + cures_text(*shared, cures);
   };
@@ -89,10 +66,40 @@ Answer compare_command(const Request& request) {
   };
   answer.streamed = shared;
   answer.csv = [=] { return summary_csv(*shared); };
-  answer.html = [=, content = page_content("compare", parser, scenario)] {
-    return compare_page(common, content, scenario, profile, *shared, answers);
+  answer.html = [=, content = page_content(request, scenario)] {
+    return compare_page(content, scenario, profile, *shared, answers);
   };
   return answer;
+}
+
+Answer ask_compare(const Request& request, const NoOptions&) {
+  const Scenario scenario = read_asked(request);
+  const Profile profile = scenario_profile(scenario);
+  PointRunner runner = point_runner(request, scenario);
+  Progress progress(fmt::format("predicting {} policies", scenario.policies.size()));
+  if (!runner.shard().is_all()) {
+    const std::size_t kept = keep_compared(scenario, profile, runner, progress.callback());
+    progress.done();
+    return shard_answer(runner, kept);
+  }
+  // Points that are kept may be asked for another form of the answer.
+  const KeptRows rows = request.points.resume.empty() ? request.rows() : KeptRows::Rows;
+  std::vector<ComparedPolicy> compared =
+      compare_policies(scenario, profile, rows, runner, progress.callback());
+  progress.done();
+  return answer_of(std::move(compared), request, scenario, profile);
+}
+
+}  // namespace
+
+Question compare_question() {
+  Question row = question("compare",
+                          "all policies of a scenario side by side",
+                          kCompareUsage,
+                          option_table({scenario_options(), page_options(), point_options()}),
+                          ask_compare);
+  row.points = SharedPoints::ProcessesAndShards;
+  return row;
 }
 
 }  // namespace stepsim

@@ -1,14 +1,17 @@
-#include <algorithm>
-#include <iterator>
+#include <utility>
 
 #include "costmodel/base/input_error.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
+#include "sim/cli/questions.h"
 #include "sim/points/point_parts.h"
 
 namespace stepsim {
 
 namespace {
+
+struct MergeOptions {
+  std::vector<std::string> parts;
+};
 
 constexpr const char* kMergeUsage =
     "usage: stepsim merge FILE... [options]\n\n"
@@ -22,43 +25,45 @@ constexpr const char* kMergeUsage =
     "      --shard 2/2 --resume part-2.jsonl\n"
     "  stepsim merge part-1.jsonl part-2.jsonl --json sweep.json\n";
 
-}  // namespace
-
-Answer merge_command(const Request& request) {
-  OptionParser parser("merge", kMergeUsage, request);
-  parser.add({{"parts", option_texts(), "FILE: of each shard"}});
-  parser.add_outputs();
-  parser.add_html();
-  parser.positional("parts", -1);
-  if (!parser.parse()) {
-    return {};
-  }
-  const Outputs outputs = parser.outputs();
-  if (parser.list("parts").empty()) {
-    parser.fail("name the files of the shards");
+Answer ask_merge(const Request& request, const MergeOptions& options) {
+  if (options.parts.empty()) {
+    request.fail("name the files of the shards");
   }
   Request study;
-  study.parts = read_point_parts(parser.list("parts"));
-  const StudyId& id = study.parts.front().id;
-  study.arguments = id.arguments;
+  study.parts = read_point_parts(options.parts);
+  const StudyId id = study.parts.front().id;
+  const Question& asked = question_named(id.command);
+  if (asked.points != SharedPoints::ProcessesAndShards) {
+    throw InputError(SourcePlace{study.parts.front().path},
+                     "holds points of '{}', which has no shards",
+                     printable(id.command));
+  }
+  std::vector<std::string> words = id.arguments;
+  const Outputs& outputs = request.outputs;
   for (const auto& [option, file] :
        {std::pair("--json", &outputs.json), {"--csv", &outputs.csv}, {"--html", &outputs.html}}) {
     if (!file->empty()) {
-      study.arguments.insert(study.arguments.end(), {option, *file});
+      words.insert(words.end(), {option, *file});
     }
   }
   if (outputs.quiet) {
-    study.arguments.emplace_back("--quiet");
+    words.emplace_back("--quiet");
   }
-  if (id.command == "sweep") {
-    return sweep_command(study);
-  }
-  if (id.command == "compare") {
-    return compare_command(study);
-  }
-  throw InputError(SourcePlace{study.parts.front().path},
-                   "holds points of '{}', which has no shards",
-                   printable(id.command));
+  return ask(asked, words, std::move(study));
+}
+
+}  // namespace
+
+Question merge_question() {
+  return question("merge",
+                  "the answer of a study whose shards were computed apart",
+                  kMergeUsage,
+                  option_table({{option("parts", &MergeOptions::parts, "FILE: of each shard")
+                                     .positional(-1)
+                                     .up_to_next_option()},
+                                output_options(),
+                                page_options()}),
+                  ask_merge);
 }
 
 }  // namespace stepsim

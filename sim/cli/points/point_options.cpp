@@ -36,9 +36,9 @@ void add_length_files(const LengthSource& source, std::string& text) {
 }
 
 /// A name for the scenario after --set, with all files that it reads but the profile.
-std::string scenario_id(const Scenario& scenario, const std::vector<std::string>& set) {
+std::string scenario_id(const Scenario& scenario) {
   std::string text = scenario.text;
-  for (const std::string& override_text : set) {
+  for (const std::string& override_text : scenario.overrides) {
     // A profile is known by its content, wherever it lies.
     text += override_text.starts_with("cluster.profile=") ? "" : '\0' + override_text;
   }
@@ -67,68 +67,60 @@ std::string with_shard_number(std::string path, const Shard& shard) {
   return path;
 }
 
-}  // namespace
-
-void add_point_options(OptionParser& parser) {
-  parser.add({{"threads", option_value<int>(0), "NUMBER: threads; 0 is one a core"},
-              {"resume",
-               option_text(),
-               "FILE: keep each finished point there; a killed command goes on where it stopped"},
-              {"shard",
-               option_text(),
-               "SHARD: K/N, part K of N of the points, or auto; into the file of --resume, for "
-               "stepsim merge"}});
+/// The shard that is asked for. Raises InputError as point_runner() does.
+Shard asked_shard(const Request& request) {
+  const Shard shard = parse_shard(request.points.shard);
+  if (request.points.resume.empty()) {
+    request.fail("--shard goes with --resume FILE, where its points are kept");
+  }
+  for (const auto& [output, file] : {std::pair("json", &request.outputs.json),
+                                     {"csv", &request.outputs.csv},
+                                     {"html", &request.outputs.html}}) {
+    if (!file->empty()) {
+      request.fail(fmt::format("a shard is no answer: leave out --{}, and give it to stepsim merge",
+                               output));
+    }
+  }
+  return shard;
 }
 
-PointRunner point_runner(const OptionParser& parser,
-                         const std::string& command,
-                         const Scenario& scenario) {
-  const Request& request = parser.request();
+}  // namespace
+
+PointRunner point_runner(const Request& request, const Scenario& scenario) {
+  const PointOptions& options = request.points;
   PointSources sources;
-  sources.threads = parser.get<int>("threads");
-  if (sources.threads < 0) {
-    parser.fail("--threads must be 0 or more");
-  }
+  sources.threads = options.threads;
   sources.peers = request.peers;
   sources.parts = request.parts;
-  if (parser.has("shard")) {
-    sources.shard = parse_shard(parser.text("shard"));
-    if (!parser.has("resume")) {
-      parser.fail("--shard goes with --resume FILE, where its points are kept");
-    }
-    for (const char* output : {"json", "csv", "html"}) {
-      if (parser.has(output)) {
-        parser.fail(fmt::format(
-            "a shard is no answer: leave out --{}, and give it to stepsim merge", output));
-      }
-    }
+  if (!options.shard.empty()) {
+    sources.shard = asked_shard(request);
   }
   const bool leads = request.peers == nullptr || request.peers->own() == 0;
-  if ((!parser.has("resume") && sources.parts.empty()) || !leads) {
+  if ((options.resume.empty() && sources.parts.empty()) || !leads) {
     return PointRunner(std::move(sources));
   }
-  const CommonOptions common = parser.common();
-  const StudyId id = {STEPSIM_VERSION,
-                      command,
-                      parser.question(),
-                      scenario_id(scenario, common.set),
-                      scenario_profile(scenario).id.text};
+  const StudyId id = {
+      STEPSIM_VERSION,
+      request.command.substr(request.command.find(' ') + 1),
+      request.words_without(
+          {"json", "csv", "html", "quiet", "threads", "resume", "shard", "memory-limit"}),
+      scenario_id(scenario),
+      scenario_profile(scenario).id.text};
   for (const PointFile& part : sources.parts) {
     require_same_study(part, id);
   }
-  if (parser.has("resume")) {
-    const std::string path = with_shard_number(parser.text("resume"), sources.shard);
-    if (path.empty() || path == "-") {
-      parser.fail("--resume needs the name of a file");
+  if (!options.resume.empty()) {
+    const std::string path = with_shard_number(options.resume, sources.shard);
+    if (path == "-") {
+      request.fail("--resume needs the name of a file");
     }
     sources.store = std::make_unique<PointStore>(path, id, sources.shard);
   }
   return PointRunner(std::move(sources));
 }
 
-Answer shard_answer(const PointRunner& runner, std::size_t points, const Outputs& outputs) {
+Answer shard_answer(const PointRunner& runner, std::size_t points) {
   Answer answer;
-  answer.outputs = outputs;
   answer.text = [text = fmt::format("shard {}: {} points are in {}\n"
                                     "When all shards are there: stepsim merge FILE...\n",
                                     runner.shard().text(),

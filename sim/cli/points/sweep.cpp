@@ -1,15 +1,14 @@
 #include "sim/study/sweep.h"
 
-#include <cmath>
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/progress.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
 #include "sim/cli/page.h"
 #include "sim/cli/points/point_options.h"
 #include "sim/predict/predict.h"
@@ -21,6 +20,17 @@
 namespace stepsim {
 
 namespace {
+
+constexpr double kPercent = 100;
+
+struct SweepQuestion {
+  std::vector<std::string> over;
+  std::string policy;
+  std::optional<double> samples;
+  std::optional<double> tokens;
+  std::optional<double> gpu_hour;
+  double efficiency = 80;
+};
 
 constexpr const char* kSweepUsage =
     "usage: stepsim sweep SCENARIO --over KEY=VALUES [--over KEY=VALUES] [options]\n\n"
@@ -39,8 +49,7 @@ constexpr const char* kSweepUsage =
     "      --html page.html\n";
 
 /// The points, and a timeline of each one when one key is swept.
-std::string sweep_page(const CommonOptions& common,
-                       PageContent content,
+std::string sweep_page(PageContent content,
                        const Scenario& scenario,
                        const Profile& profile,
                        const std::vector<SweepAxis>& axes,
@@ -50,90 +59,86 @@ std::string sweep_page(const CommonOptions& common,
   content.warnings = sweep_warnings(axes, report);
   content.sweep_columns = page_sweep_columns(sweeps_only_caps(axes));
   if (axes.size() == 1) {
-    add_sweep(common, scenario, axes.front(), report, content);
+    add_sweep(scenario, axes.front(), report, content);
   }
   return page_text(page_data(scenario, profile, std::move(content)));
 }
 
 /// The options that say what training costs.
-TrainingGoal training_goal(const OptionParser& parser) {
+TrainingGoal training_goal(const Request& request, const SweepQuestion& options) {
+  if (options.samples && options.tokens) {
+    request.fail("give --samples or --tokens, not both");
+  }
+  if (options.gpu_hour && !options.samples && !options.tokens) {
+    request.fail("--gpu-hour goes with --samples or --tokens");
+  }
   TrainingGoal goal;
-  for (const auto& [name, value] : {std::pair("samples", &goal.samples),
-                                    std::pair("tokens", &goal.tokens),
-                                    std::pair("gpu-hour", &goal.price)}) {
-    *value = parser.maybe<double>(name);
-    if (*value && !(**value > 0 && std::isfinite(**value))) {
-      parser.fail(fmt::format("--{}: more than 0", name));
-    }
-  }
-  if (goal.samples && goal.tokens) {
-    parser.fail("give --samples or --tokens, not both");
-  }
-  if (goal.price && !goal.samples && !goal.tokens) {
-    parser.fail("--gpu-hour goes with --samples or --tokens");
-  }
-  constexpr double kPercent = 100;
-  goal.efficiency = parser.get<double>("efficiency") / kPercent;
-  if (!(goal.efficiency > 0 && goal.efficiency <= 1)) {
-    parser.fail("--efficiency: more than 0 and at most 100");
-  }
+  goal.samples = options.samples;
+  goal.tokens = options.tokens;
+  goal.price = options.gpu_hour;
+  goal.efficiency = options.efficiency / kPercent;
   return goal;
 }
 
-}  // namespace
-
-Answer sweep_command(const Request& request) {
-  OptionParser parser("sweep", kSweepUsage, request);
-  parser.add_common();
-  parser.add_html();
-  parser.add(
-      {{"over", option_value<std::vector<std::string>>(), "KEY=VALUES: what to vary; may repeat"},
-       {"policy",
-        option_value<std::string>(""),
-        "POLICY: of the scenario; else the one whose keys are swept, or the first"},
-       {"samples", option_value<double>(), "NUMBER: to train on; says hours and GPU-hours"},
-       {"tokens", option_value<double>(), "NUMBER: useful tokens to train on, instead"},
-       {"gpu-hour", option_value<double>(), "PRICE: of a rank for an hour; says what it costs"},
-       {"efficiency",
-        option_value<double>(80),
-        "PERCENT: samples/s a rank, of the best, that a cluster is worth"}});
-  add_point_options(parser);
-  if (!parser.parse()) {
-    return {};
+Answer ask_sweep(const Request& request, const SweepQuestion& question) {
+  const AskedScenario asked = asked_scenario(request);
+  if (question.over.empty()) {
+    request.fail("give --over KEY=VALUES");
   }
-  const CommonOptions common = parser.common();
-  if (!parser.has("over")) {
-    parser.fail("give --over KEY=VALUES");
-  }
-  const std::vector<SweepAxis> axes = mapped(parser.list("over"), parse_sweep_axis);
-  const Scenario scenario = load_scenario(common);
+  const std::vector<SweepAxis> axes = mapped(question.over, parse_sweep_axis);
+  const Scenario scenario = asked.read();
   const Profile profile = scenario_profile(scenario);
   SweepOptions options;
   options.policy =
-      studied_policy(scenario, "--over", mapped(axes, &SweepAxis::key), parser.text("policy"));
+      studied_policy(scenario, "--over", mapped(axes, &SweepAxis::key), question.policy);
   options.noise_runs = PredictOptions().noise_runs;
-  const TrainingGoal goal = training_goal(parser);
-  PointRunner runner = point_runner(parser, "sweep", scenario);
+  const TrainingGoal goal = training_goal(request, question);
+  PointRunner runner = point_runner(request, scenario);
   Progress progress("sweeping");
   options.on_progress = progress.callback();
   if (!runner.shard().is_all()) {
     const std::size_t kept =
         keep_sweep(scenario, axes, sweep_reference(scenario, axes), options, runner);
     progress.done();
-    return shard_answer(runner, kept, common.outputs);
+    return shard_answer(runner, kept);
   }
   const SweepReport report = sweep_report(scenario, axes, options, runner, goal);
   progress.done();
   Answer answer;
   answer.status = any_fits(report) ? kDone : kAnswerIsNo;
-  answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) { return sweep_text(scenario, axes, report, screen); };
   answer.json = [=] { return sweep_json(axes, report); };
   answer.csv = [=] { return sweep_csv(axes, report); };
-  answer.html = [=, content = page_content("sweep", parser, scenario)] {
-    return sweep_page(common, content, scenario, profile, axes, report);
+  answer.html = [=, content = page_content(request, scenario)] {
+    return sweep_page(content, scenario, profile, axes, report);
   };
   return answer;
+}
+
+}  // namespace
+
+Question sweep_question() {
+  using Q = SweepQuestion;
+  const std::vector<OptionRow> own = {
+      option("over", &Q::over, "KEY=VALUES: what to vary; may repeat"),
+      option("policy",
+             &Q::policy,
+             "POLICY: of the scenario; else the one whose keys are swept, or the first"),
+      option("samples", &Q::samples, "NUMBER: to train on; says hours and GPU-hours").above(0),
+      option("tokens", &Q::tokens, "NUMBER: useful tokens to train on, instead").above(0),
+      option("gpu-hour", &Q::gpu_hour, "PRICE: of a rank for an hour; says what it costs").above(0),
+      option("efficiency",
+             &Q::efficiency,
+             "PERCENT: samples/s a rank, of the best, that a cluster is worth")
+          .above(0)
+          .up_to(kPercent)};
+  Question row = question("sweep",
+                          "step time over bucket caps, budgets, ranks or any key",
+                          kSweepUsage,
+                          option_table({scenario_options(), page_options(), own, point_options()}),
+                          ask_sweep);
+  row.points = SharedPoints::ProcessesAndShards;
+  return row;
 }
 
 }  // namespace stepsim

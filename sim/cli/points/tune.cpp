@@ -5,17 +5,16 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
-#include "costmodel/base/parse_number.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/records/plan_file.h"
 #include "costmodel/terminal/progress.h"
-#include "sim/cli/cli.h"
-#include "sim/cli/options.h"
+#include "sim/ask/question.h"
 #include "sim/cli/page.h"
 #include "sim/cli/points/point_options.h"
 #include "sim/predict/batch_plan.h"
@@ -30,6 +29,21 @@
 namespace stepsim {
 
 namespace {
+
+constexpr double kPercentOfAll = 100;
+
+struct TuneQuestion {
+  std::vector<std::string> over;
+  std::optional<NumberRange> samples;
+  std::optional<NumberRange> tokens;
+  std::optional<double> max_order_change;
+  bool keep_all_samples = false;
+  double within = 1;
+  int most_priced = 0;
+  bool exhaustive = false;
+  int verify = 0;
+  std::string out_dir;
+};
 
 constexpr const char* kTuneUsage =
     "usage: stepsim tune SCENARIO [--over KEY=VALUES]… [options]\n\n"
@@ -54,40 +68,12 @@ constexpr const char* kTuneUsage =
     "  stepsim tune scenarios/token_skew.toml --verify 3 --out-dir tuned\n"
     "  stepsim tune scenarios/token_skew.toml --html page.html\n";
 
-/// "3000..6000" of an option.
-std::optional<std::pair<double, double>> range_option(const OptionParser& parser,
-                                                      const std::string& name) {
-  if (!parser.has(name)) {
-    return std::nullopt;
-  }
-  const std::string text = parser.text(name);
-  const std::size_t dots = text.find("..");
-  if (dots != std::string::npos) {
-    const auto low = parse_number<double>(text.substr(0, dots));
-    const auto high = parse_number<double>(text.substr(dots + 2));
-    if (low && high && *low >= 0 && *low <= *high) {
-      return std::pair(*low, *high);
-    }
-  }
-  parser.fail(fmt::format("--{}: expected LOW..HIGH, as 3000..6000", name));
-}
-
-/// A percentage that is not negative, as a fraction.
-double percent_option(const OptionParser& parser, const std::string& name) {
-  constexpr double kPercent = 100;
-  const double value = parser.get<double>(name);
-  if (!(value >= 0 && value <= kPercent)) {
-    parser.fail(fmt::format("--{}: from 0 to 100", name));
-  }
-  return value / kPercent;
-}
-
 /// Writes what a live run of settings needs: of each the scenario with the setting in it, its plan,
 /// and its prediction.
 class Verification {
  public:
-  Verification(const Scenario& scenario, const CommonOptions& common, std::string folder)
-      : scenario_(scenario), common_(common), folder_(std::move(folder)) {
+  Verification(const Scenario& scenario, std::string folder)
+      : scenario_(scenario), folder_(std::move(folder)) {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
     if (error) {
@@ -97,7 +83,7 @@ class Verification {
 
   /// `name`: of the files. The policy in them is called "NAME POLICY".
   void add(const std::string& name, const std::string& policy, std::vector<std::string> set) {
-    set.insert(set.begin(), common_.set.begin(), common_.set.end());
+    set.insert(set.begin(), scenario_.overrides.begin(), scenario_.overrides.end());
     set.push_back(fmt::format("policy.{}.name={} {}", policy, name, policy));
     const std::string text = scenario_text(scenario_.text, scenario_.path, set);
     const std::string path = fmt::format("{}/{}.toml", folder_, name);
@@ -131,7 +117,6 @@ class Verification {
 
  private:
   const Scenario& scenario_;
-  const CommonOptions& common_;
   std::string folder_;
   std::string rows_;
   std::string names_;
@@ -139,22 +124,18 @@ class Verification {
 
 /// What a page shows of a policy beside the search: its timeline, its steps, and where it is in the
 /// picture of the front. Returns its prediction.
-Prediction add_step(const CommonOptions& common,
-                    const Scenario& scenario,
-                    const std::string& policy,
-                    PageContent& content) {
+Prediction add_step(const Scenario& scenario, const std::string& policy, PageContent& content) {
   PredictOptions options;
   options.training_effects = true;
   Prediction prediction =
       predict(scenario, find_policy(scenario, policy), scenario_profile(scenario), options);
   content.series.push_back(series_json(prediction, scenario.warmup_steps));
-  add_timeline(common, scenario, prediction, content);
+  add_timeline(scenario, prediction, content);
   return prediction;
 }
 
 /// The search, and a step of its best setting beside one of the best policy as it stands.
-std::string tune_page(const CommonOptions& common,
-                      PageContent content,
+std::string tune_page(PageContent content,
                       const Scenario& scenario,
                       const TuneSpace& space,
                       const TuneResult& result) {
@@ -163,7 +144,7 @@ std::string tune_page(const CommonOptions& common,
   std::vector<Prediction> shown;
   const TuneReference* own = best_reference(result);
   if (own != nullptr) {
-    shown.push_back(add_step(common, scenario, own->policy, content));
+    shown.push_back(add_step(scenario, own->policy, content));
     content.result["own"] = tune_own_json(shown.back(), scenario.warmup_steps);
   }
   if (result.finalists.empty()) {
@@ -176,7 +157,7 @@ std::string tune_page(const CommonOptions& common,
   std::vector<std::string> set = space.settings(best);
   set.push_back(fmt::format("policy.{}.name={}", policy, content.recommended));
   const Scenario tuned = with_settings(scenario, {set});
-  shown.push_back(add_step(common, tuned, content.recommended, content));
+  shown.push_back(add_step(tuned, content.recommended, content));
   const Profile profile = scenario_profile(tuned);
   add_blame(tuned, find_policy(tuned, content.recommended), profile, content);
   content.warnings = note_texts(shown);
@@ -198,84 +179,88 @@ std::string write_verification(Verification files,
   return files.text();
 }
 
-}  // namespace
-
-Answer tune_command(const Request& request) {
-  OptionParser parser("tune", kTuneUsage, request);
-  parser.add_common();
-  parser.add_html();
-  parser.add(
-      {{"over", option_value<std::vector<std::string>>(), "KEY=VALUES: what to search; may repeat"},
-       {"samples", option_text(), "LOW..HIGH: samples of a step, over all ranks"},
-       {"tokens", option_text(), "LOW..HIGH: useful tokens of a step, over all ranks"},
-       {"max-order-change",
-        option_value<double>(),
-        "PERCENT: of an epoch, mean distance from the sampler's order at most"},
-       {"keep-all-samples",
-        option_flag(),
-        "only settings that lose no sample of an epoch and crop none"},
-       {"within", option_value<double>(1), "PERCENT: the search may miss at most"},
-       {"most-priced", option_value<int>(0), "NUMBER: points to price at most; 0: no limit"},
-       {"exhaustive", option_flag(), "price every point, as a grid search does"},
-       {"verify",
-        option_value<int>(0),
-        "NUMBER: finalists to write scenarios, plans and predictions of"},
-       {"out-dir", option_text(), "FOLDER: for those files"}});
-  add_point_options(parser);
-  if (!parser.parse()) {
-    return {};
-  }
-  const CommonOptions common = parser.common();
-  if (parser.has("shard")) {
-    parser.fail(
+TuneOptions tune_options(const Request& request, const TuneQuestion& question) {
+  if (!request.points.shard.empty()) {
+    request.fail(
         "--shard: a search depends on its own results, so its points cannot be computed "
         "apart; use mpirun, or --resume");
   }
-  const int verify = parser.get<int>("verify");
-  if (verify < 0 || (verify > 0) != parser.has("out-dir")) {
-    parser.fail("--verify NUMBER goes with --out-dir FOLDER");
+  if ((question.verify > 0) == question.out_dir.empty()) {
+    request.fail("--verify NUMBER goes with --out-dir FOLDER");
   }
   TuneOptions options;
-  options.limits.samples = range_option(parser, "samples");
-  options.limits.tokens = range_option(parser, "tokens");
-  if (parser.has("max-order-change")) {
-    options.limits.displacement = percent_option(parser, "max-order-change");
+  options.limits.samples = question.samples;
+  options.limits.tokens = question.tokens;
+  if (question.max_order_change) {
+    options.limits.displacement = *question.max_order_change / kPercentOfAll;
   }
-  options.limits.keeps_samples = parser.has("keep-all-samples");
-  options.within = percent_option(parser, "within");
-  const int most = parser.get<int>("most-priced");
-  if (most < 0) {
-    parser.fail("--most-priced must be 0 or more");
-  }
-  options.most_priced = static_cast<std::size_t>(most);
-  options.exhaustive = parser.has("exhaustive");
-  options.threads = parser.get<int>("threads");
-  const Scenario scenario = load_scenario(common);
-  const std::vector<SweepAxis> over =
-      parser.has("over") ? mapped(parser.list("over"), parse_sweep_axis) : std::vector<SweepAxis>();
-  const TuneSpace space(scenario, over);
-  PointRunner runner = point_runner(parser, "tune", scenario);
+  options.limits.keeps_samples = question.keep_all_samples;
+  options.within = question.within / kPercentOfAll;
+  options.most_priced = at(question.most_priced);
+  options.exhaustive = question.exhaustive;
+  options.threads = request.points.threads;
+  return options;
+}
+
+Answer ask_tune(const Request& request, const TuneQuestion& question) {
+  const Scenario scenario = read_asked(request);
+  TuneOptions options = tune_options(request, question);
+  const TuneSpace space(scenario, mapped(question.over, parse_sweep_axis));
+  PointRunner runner = point_runner(request, scenario);
   Progress progress(fmt::format("searching {} points", space.size()));
   options.on_progress = progress.callback();
   const auto result = std::make_shared<TuneResult>(tune(scenario, space, options, runner));
   progress.done();
   std::string written;
-  if (verify > 0 && !result->finalists.empty()) {
+  if (question.verify > 0 && !result->finalists.empty()) {
     written = write_verification(
-        Verification(scenario, common, parser.text("out-dir")), space, *result, at(verify));
+        Verification(scenario, question.out_dir), space, *result, at(question.verify));
   }
   Answer answer;
   answer.status = result->finalists.empty() ? kAnswerIsNo : kDone;
-  answer.outputs = common.outputs;
   answer.text = [=](const Screen& screen) {
     return tune_text(scenario, space, *result, screen) + written;
   };
   answer.json = [=] { return tune_json(scenario, space, *result); };
   answer.csv = [=] { return tune_csv(space, *result); };
-  answer.html = [=, content = page_content("tune", parser, scenario)] {
-    return tune_page(common, content, scenario, space, *result);
+  answer.html = [=, content = page_content(request, scenario)] {
+    return tune_page(content, scenario, space, *result);
   };
   return answer;
+}
+
+}  // namespace
+
+Question tune_question() {
+  using Q = TuneQuestion;
+  const std::vector<OptionRow> own = {
+      option("over", &Q::over, "KEY=VALUES: what to search; may repeat"),
+      option("samples", &Q::samples, "LOW..HIGH: samples of a step, over all ranks").from(0),
+      option("tokens", &Q::tokens, "LOW..HIGH: useful tokens of a step, over all ranks").from(0),
+      option("max-order-change",
+             &Q::max_order_change,
+             "PERCENT: of an epoch, mean distance from the sampler's order at most")
+          .from(0)
+          .up_to(kPercentOfAll),
+      option("keep-all-samples",
+             &Q::keep_all_samples,
+             "only settings that lose no sample of an epoch and crop none"),
+      option("within", &Q::within, "PERCENT: the search may miss at most")
+          .from(0)
+          .up_to(kPercentOfAll),
+      option("most-priced", &Q::most_priced, "NUMBER: points to price at most; 0: no limit")
+          .from(0),
+      option("exhaustive", &Q::exhaustive, "price every point, as a grid search does"),
+      option("verify", &Q::verify, "NUMBER: finalists to write scenarios, plans and predictions of")
+          .from(0),
+      option("out-dir", &Q::out_dir, "FOLDER: for those files")};
+  Question row = question("tune",
+                          "the best setting of a whole space, with a proof",
+                          kTuneUsage,
+                          option_table({scenario_options(), page_options(), own, point_options()}),
+                          ask_tune);
+  row.points = SharedPoints::Processes;
+  return row;
 }
 
 }  // namespace stepsim

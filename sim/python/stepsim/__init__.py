@@ -27,7 +27,7 @@ _arrays.check_arrays(_core)
 
 from . import results
 from .advise import advise
-from .catalog import buckets, lengths_of, models, policies, profiles, replay
+from .catalog import buckets, lengths_of, models, others, policies, profiles, replay
 from .errors import InputError, MachineError
 from .records import Plan, Profile, RunRecord
 from .scenario import Scenario
@@ -48,4 +48,6 @@ __all__ = [
     "profiles",
     "replay",
     "results",
+    *others,
 ]
+globals().update(others)

@@ -1,6 +1,5 @@
-"""Runs commands of stepsim inside this process, with a progress bar for long ones."""
+"""Asks questions inside this process, with a progress bar for long ones."""
 
-import os
 import sys
 import time
 import warnings
@@ -46,35 +45,24 @@ class _Bar:
             self._bar.close()
 
 
-def flags(**options):
-    """Turns keyword arguments into options: max_x=3 into --max-x 3; None and False are left out."""
-    words = []
-    for name, value in options.items():
-        if value is None or value is False:
-            continue
-        words.append("--" + name.replace("_", "-"))
-        if isinstance(value, (list, tuple)):
-            words += [os.fspath(item) for item in value]
-        elif value is not True:
-            words.append(str(value))
-    return words
-
-
-def ask(command, arguments, scenario_text=None, progress=None):
-    """Returns the _core.Answer of a command.
+def ask(question, options, scenario_text=None, progress=None):
+    """Returns the _core.Answer of a question.
 
     Args:
+        options: {name with dashes: value}: texts, numbers, lists, or True; None and False are left
+            out.
         progress: True or False; None: where a person looks at the output, a terminal or a
             notebook. Or a function that is called as progress(what, share), share from 0 to 1.
     """
     if progress is None:
         progress = _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
     bar = _Bar() if progress is True else None
+    given = [(name, value) for name, value in options.items() if value is not None and value is not False]
     try:
-        answer = _core.ask(command, arguments, scenario_text, bar or progress or None)
+        answer = _core.ask(question, given, scenario_text, bar or progress or None)
     finally:
         if bar is not None:
             bar.close()
     for warning in answer.warnings:
-        warnings.warn(warning, stacklevel=3)
+        warnings.warn(warning, stacklevel=4)
     return answer

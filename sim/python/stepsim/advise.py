@@ -3,7 +3,7 @@
 import os
 
 from . import results
-from ._ask import ask, flags
+from ._ask import ask
 
 
 def advise(records, out_dir="advice", lengths=None, base=None, plan=None, price_per_hour=None,
@@ -22,8 +22,12 @@ def advise(records, out_dir="advice", lengths=None, base=None, plan=None, price_
     Returns a results.Advice. Raises InputError where the records allow no answer.
     """
     paths = [records] if isinstance(records, (str, os.PathLike)) else list(records)
-    options = flags(out_dir=os.fspath(out_dir), lengths=lengths and os.fspath(lengths),
-                     base=base and os.fspath(base), plan=plan and os.fspath(plan),
-                     price_per_hour=price_per_hour)
-    arguments = [os.fspath(path) for path in paths] + options
-    return results.Advice(ask("advise", arguments, None, progress))
+    options = {
+        "records": [os.fspath(path) for path in paths],
+        "out-dir": os.fspath(out_dir),
+        "lengths": lengths and os.fspath(lengths),
+        "base": base and os.fspath(base),
+        "plan": plan and [os.fspath(plan)],
+        "price-per-hour": price_per_hour,
+    }
+    return results.Advice(ask("advise", options, None, progress))

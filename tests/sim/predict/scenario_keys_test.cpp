@@ -207,8 +207,7 @@ void check_shared_stages(const std::string& scenario, const KeyChange& change) {
     CAPTURE(policy.name());
     (void)all_figures(jobs.job(policy.name(), {}));
     const std::vector<double> shared = all_figures(jobs.job(policy.name(), {override_of(change)}));
-    CHECK(shared ==
-          all_figures(Job(after, find_policy(after, policy.name()), scenario_profile(after))));
+    CHECK(shared == all_figures(Job(after, policy, scenario_profile(after))));
   }
 }
 

@@ -2,35 +2,15 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/commands.h"
 #include "costmodel/terminal/screen.h"
-#include "sim/points/peers.h"
-#include "sim/points/point_store.h"
 #include "sim/report/json.h"
-#include "sim/study/advice.h"
 
 namespace stepsim {
-
-/// What a command is asked.
-struct Request {
-  std::vector<std::string> arguments;  ///< The words after the command's name.
-  /// The scenario itself, where it is in no file. The arguments name one nevertheless: for
-  /// messages, and as the place that relative paths inside start from.
-  std::optional<std::string> scenario_text = {};
-  /// Whether every form of the answer may be asked for, and not only those that the arguments name.
-  bool wants_all_forms = false;
-  /// Processes that compute the points of a study together; null: there are none.
-  Peers* peers = nullptr;
-  /// The files that together hold all points of a study; empty: they are computed.
-  std::vector<PointFile> parts = {};
-  /// How `advise` fits a profile; the other commands do without.
-  FitRecords fit_records = {};
-};
 
 /// Where the program writes an answer: files, "-" for standard output, or empty.
 struct Outputs {

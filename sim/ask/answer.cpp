@@ -1,6 +1,8 @@
-#include "sim/cli/answer.h"
+#include "sim/ask/answer.h"
 
 #include <string_view>
+
+#include <nlohmann/json.hpp>
 
 #include "costmodel/io/atomic_file.h"
 

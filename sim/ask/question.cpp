@@ -1,0 +1,127 @@
+#include "sim/ask/question.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/terminal/command_parser.h"
+
+namespace stepsim {
+
+namespace {
+
+Answer answer_of(const Question& question, AskedOptions& asked) {
+  check_outputs(asked.request);
+  Answer answer = question.ask(asked);
+  answer.outputs = asked.request.outputs;
+  return answer;
+}
+
+/// The words of a command line that give a value.
+GivenOption given_option(const OptionRow& row, const OptionValue& value) {
+  GivenOption given{row.long_name(), {}, {}};
+  const std::string name = "--" + given.name;
+  if (std::holds_alternative<bool>(value)) {
+    given.words = {name};
+    return given;
+  }
+  given.values = value_texts(value);
+  for (const std::string& text : given.values) {
+    if (row.arguments == 0 && (!row.rest || given.words.empty())) {
+      given.words.push_back(name);
+    }
+    given.words.push_back(text);
+  }
+  return given;
+}
+
+const OptionRow& row_of(const Question& question, const std::string& name, const Request& request) {
+  const auto row = std::ranges::find(question.options, name, &OptionRow::long_name);
+  if (row == question.options.end()) {
+    request.fail(unknown_name("option", name, mapped(question.options, &OptionRow::long_name)));
+  }
+  return *row;
+}
+
+}  // namespace
+
+std::vector<OptionRow> scenario_options() {
+  std::vector<OptionRow> rows = {
+      option("scenario", &ScenarioOptions::scenario, "SCENARIO: scenario file (TOML)")
+          .positional(1),
+      option("set",
+             &ScenarioOptions::set,
+             "KEY=VALUE: any key of the scenario, e.g. ddp.bucket_cap=\"50 MiB\"; may repeat"),
+      option("seed", &ScenarioOptions::seed, "NUMBER: scenario.seed"),
+      option("steps", &ScenarioOptions::steps, "NUMBER: scenario.steps"),
+      option("profile", &ScenarioOptions::profile, "PROFILE: in place of the scenario's"),
+      option("memory-limit",
+             &ScenarioOptions::memory_limit,
+             "SIZE: refuse what is estimated to need more; without it, more than is free")};
+  for (OptionRow& row : rows) {
+    row.shared = true;
+  }
+  return option_table({rows, output_options()});
+}
+
+std::vector<OptionRow> output_options() {
+  return {option("json", &Outputs::json, "FILE or -: write the result as JSON").written().of_most(),
+          option("csv", &Outputs::csv, "FILE or -: write the result as CSV").written().of_most(),
+          option("quiet,q", &Outputs::quiet, "suppress terminal output").of_most()};
+}
+
+std::vector<OptionRow> page_options() {
+  return {
+      option("html", &Outputs::html, "FILE or -: write a page that shows the result").written()};
+}
+
+std::vector<OptionRow> point_options() {
+  return {option("threads", &PointOptions::threads, "NUMBER: threads; 0 is one a core").from(0),
+          option("resume",
+                 &PointOptions::resume,
+                 "FILE: keep each finished point there; a killed command goes on where it stopped"),
+          option("shard",
+                 &PointOptions::shard,
+                 "SHARD: K/N, part K of N of the points, or auto; into the file of --resume, for "
+                 "stepsim merge")};
+}
+
+std::vector<OptionRow> option_table(std::initializer_list<std::vector<OptionRow>> groups) {
+  std::vector<OptionRow> table;
+  for (const std::vector<OptionRow>& group : groups) {
+    std::ranges::copy(group, std::back_inserter(table));
+  }
+  return table;
+}
+
+Answer ask(const Question& question, const std::vector<std::string>& words, Request request) {
+  CommandParser parser("stepsim", question.name, question.usage);
+  request.command = "stepsim " + question.name;
+  AskedOptions asked{std::move(request), question.make_own()};
+  add_rows(question.options, &asked, parser);
+  if (!parser.parse(words)) {
+    return {};
+  }
+  take_given(question.options, parser, &asked);
+  asked.request.given = parser.given();
+  return answer_of(question, asked);
+}
+
+Answer ask(const Question& question, const OptionValues& values, Request request) {
+  request.command = "stepsim " + question.name;
+  AskedOptions asked{std::move(request), question.make_own()};
+  for (const auto& [name, value] : values) {
+    const OptionRow& row = row_of(question, name, asked.request);
+    if (const std::string wrong = set_option(row, &asked, value); !wrong.empty()) {
+      asked.request.fail(wrong);
+    }
+    if (const bool* flag = std::get_if<bool>(&value); flag == nullptr || *flag) {
+      asked.request.given.push_back(given_option(row, value));
+    }
+  }
+  keep_files_apart(asked.request.command, asked.request.given, file_options(question.options));
+  return answer_of(question, asked);
+}
+
+}  // namespace stepsim

@@ -1,0 +1,120 @@
+#include "sim/ask/request.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
+
+#include <fmt/core.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/memory_limit.h"
+#include "costmodel/base/parse_units.h"
+#include "costmodel/base/shell_word.h"
+#include "costmodel/records/shipped.h"
+#include "sim/report/html/page.h"
+
+namespace stepsim {
+
+namespace {
+
+/// The scenario with a name near to that of one that is not there; else empty.
+std::string nearest_scenario(const std::string& path) {
+  std::error_code error;
+  if (path == "-" || std::filesystem::exists(path, error)) {
+    return "";
+  }
+  if (is_name_alone(path)) {
+    return nearest_name(path, shipped_scenarios());
+  }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::vector<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder.empty() ? "." : folder, error)) {
+    if (entry.path().extension() == ".toml") {
+      names.push_back((folder / entry.path().filename()).string());
+    }
+  }
+  return nearest_name(path, names);
+}
+
+}  // namespace
+
+KeptRows Request::rows() const {
+  const bool wants =
+      wants_all_forms || !outputs.json.empty() || !outputs.csv.empty() || !outputs.html.empty();
+  return wants ? KeptRows::Rows : KeptRows::None;
+}
+
+std::vector<std::string> Request::words_without(const std::vector<std::string>& names) const {
+  return stepsim::words_without(given, names);
+}
+
+std::string Request::command_line(const std::vector<std::string>& names) const {
+  std::string line = command;
+  for (const std::string& word : words_without(names)) {
+    line += " " + shell_word(word);
+  }
+  return line;
+}
+
+Scenario AskedScenario::read() const {
+  return text ? parse_scenario(*text, file, set) : read_scenario(file, set);
+}
+
+AskedScenario asked_scenario(const Request& request) {
+  const ScenarioOptions& options = request.scenario;
+  if (options.scenario.empty()) {
+    request.fail("no scenario file given");
+  }
+  AskedScenario asked{options.scenario, request.scenario_text, {}};
+  if (!asked.text) {
+    asked.file = scenario_path(options.scenario);
+    if (const std::string near = nearest_scenario(asked.file); !near.empty()) {
+      request.fail(fmt::format("no scenario file '{}'; did you mean '{}'?",
+                               printable(options.scenario),
+                               printable(near)));
+    }
+  }
+  if (options.seed) {
+    asked.set.push_back("scenario.seed=" + *options.seed);
+  }
+  if (options.steps) {
+    asked.set.push_back("scenario.steps=" + *options.steps);
+  }
+  if (options.profile) {
+    asked.set.push_back("cluster.profile=" + profile_path(*options.profile));
+  }
+  std::ranges::copy(options.set, std::back_inserter(asked.set));
+  if (options.memory_limit) {
+    try {
+      set_memory_limit(parse_bytes(*options.memory_limit));
+    } catch (const InputError& error) {
+      request.fail(fmt::format("--memory-limit: {}", error.what()));
+    }
+  }
+  return asked;
+}
+
+Scenario read_asked(const Request& request) {
+  return asked_scenario(request).read();
+}
+
+void check_outputs(const Request& request) {
+  const Outputs& outputs = request.outputs;
+  if (outputs.json == "-" && outputs.csv == "-") {
+    request.fail("JSON and CSV cannot both go to standard output");
+  }
+  const bool data = outputs.json == "-" || outputs.csv == "-";
+  if (outputs.markdown == "-" && (data || outputs.html == "-")) {
+    request.fail("only one of --report, --html, --json and --csv can go to standard output");
+  }
+  if (outputs.html == "-" && data) {
+    request.fail("only one of --html, --json and --csv can go to standard output");
+  }
+  if (!outputs.html.empty()) {
+    require_page();
+  }
+}
+
+}  // namespace stepsim

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/terminal/option_row.h"
+#include "sim/ask/answer.h"
+#include "sim/points/peers.h"
+#include "sim/points/point_store.h"
+#include "sim/predict/memory_need.h"
+#include "sim/scenario/scenario.h"
+#include "sim/study/advice.h"
+
+namespace stepsim {
+
+/// The options that say which scenario is meant.
+struct ScenarioOptions {
+  std::string scenario;
+  std::vector<std::string> set;
+  std::optional<std::string> seed;
+  std::optional<std::string> steps;
+  std::optional<std::string> profile;
+  std::optional<std::string> memory_limit;
+};
+
+/// The options that say how the points of a study are computed.
+struct PointOptions {
+  int threads = 0;
+  std::string resume;
+  std::string shard;
+};
+
+/// What is asked beside a question's own options, and how.
+struct Request {
+  std::string command;  ///< "stepsim compare"
+  ScenarioOptions scenario;
+  Outputs outputs;
+  PointOptions points;
+  std::vector<GivenOption> given;  ///< All options, in the order in which they were given.
+  /// The scenario itself, where it is in no file. The options name one nevertheless: for messages,
+  /// and as the place that relative paths inside start from.
+  std::optional<std::string> scenario_text = {};
+  /// Whether every form of the answer may be asked for, and not only those that the options name.
+  bool wants_all_forms = false;
+  /// Processes that compute the points of a study together; null: there are none.
+  Peers* peers = nullptr;
+  /// The files that together hold all points of a study; empty: they are computed.
+  std::vector<PointFile> parts = {};
+  /// How `advise` fits a profile; the others do without.
+  FitRecords fit_records = {};
+
+  /// What the forms that the answer may be asked for need of single steps: the text needs nothing.
+  [[nodiscard]] KeptRows rows() const;
+  /// The words that ask it, without those of the options with these names.
+  [[nodiscard]] std::vector<std::string> words_without(const std::vector<std::string>& names) const;
+  /// "stepsim compare SCENARIO …", quoted for a shell, without the options with these names.
+  [[nodiscard]] std::string command_line(const std::vector<std::string>& names = {}) const;
+  /// Raises InputError: "COMMAND: error: MESSAGE; see: COMMAND --help".
+  [[noreturn]] void fail(const std::string& message) const { fail_command(command, message); }
+};
+
+/// The scenario that a question is about.
+struct AskedScenario {
+  std::string file;                 ///< A shipped scenario's name is already resolved.
+  std::optional<std::string> text;  ///< Request::scenario_text
+  std::vector<std::string> set;     ///< "key=value", --seed, --steps and --profile included.
+
+  /// Reads it, with what is set.
+  [[nodiscard]] Scenario read() const;
+};
+
+/// Finds the scenario, and limits the memory as the options say. Raises InputError when no scenario
+/// is named, or one that is not there but has a name near to it.
+[[nodiscard]] AskedScenario asked_scenario(const Request& request);
+/// As asked_scenario(), which is then read.
+[[nodiscard]] Scenario read_asked(const Request& request);
+
+/// Raises InputError: two forms go to standard output; EnvironmentFault: a page is asked for and
+/// this build has none.
+void check_outputs(const Request& request);
+
+}  // namespace stepsim

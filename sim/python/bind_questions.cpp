@@ -1,0 +1,97 @@
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include "costmodel/terminal/help.h"
+#include "costmodel/terminal/progress.h"
+#include "sim/cli/questions.h"
+#include "sim/fit_records.h"
+#include "sim/python/bindings.h"
+
+namespace py = pybind11;
+
+namespace stepsim {
+namespace {
+
+/// Reports to `progress` where there is one, and lets Ctrl-C end the job.
+ProgressListener listener_of(py::object progress) {
+  return [progress = std::move(progress)](const std::string& what, double share) {
+    const py::gil_scoped_acquire held;
+    if (PyErr_CheckSignals() != 0) {
+      throw py::error_already_set();
+    }
+    if (!progress.is_none()) {
+      progress(what, share);
+    }
+  };
+}
+
+/// `progress`: called as progress(what, share) with the share of the work that is done, or None.
+Answer ask_question(const std::string& name,
+                    const OptionValues& values,
+                    std::optional<std::string> scenario_text,
+                    const py::object& progress) {
+  const ProgressListener listener = listener_of(progress);
+  Request request;
+  request.scenario_text = std::move(scenario_text);
+  request.wants_all_forms = true;
+  request.fit_records = fit_records;
+  const py::gil_scoped_release released;
+  const ProgressScope scope(listener);
+  return ask(question_named(name), values, std::move(request));
+}
+
+py::dict row_dict(const OptionRow& row, AskedOptions& defaults) {
+  const OptionVariable variable = row.variable(&defaults);
+  const OptionHelp help = option_help(row.long_name(), row.words);
+  py::dict result;
+  result["name"] = help.name;
+  result["type"] = type_name(variable);
+  result["default"] = value_of(variable);
+  result["value"] = help.value;
+  result["words"] = help.description;
+  result["shared"] = row.shared;
+  result["writes"] = row.writes;
+  result["positional"] = row.arguments != 0;
+  return result;
+}
+
+py::list question_dicts() {
+  py::list result;
+  for (const Question& question : questions()) {
+    AskedOptions defaults{{}, question.make_own()};
+    py::list options;
+    for (const OptionRow& row : question.options) {
+      options.append(row_dict(row, defaults));
+    }
+    py::dict one;
+    one["name"] = question.name;
+    one["summary"] = question.summary;
+    one["usage"] = question.usage;
+    one["options"] = std::move(options);
+    result.append(std::move(one));
+  }
+  return result;
+}
+
+}  // namespace
+
+void bind_questions(py::module_& core) {
+  core.def("ask",
+           ask_question,
+           py::arg("question"),
+           py::arg("options"),
+           py::arg("scenario_text") = py::none(),
+           py::arg("progress") = py::none(),
+           "Asks a question with values of its options and returns the answer, of which nothing is "
+           "written.");
+  core.def("questions",
+           question_dicts,
+           "All questions with the rows of their options: names, types, defaults and words.");
+}
+
+}  // namespace stepsim

@@ -1,0 +1,168 @@
+"""Makes functions of the rows of the questions: their arguments, checks and words."""
+
+import difflib
+import inspect
+import os
+import re
+from typing import Any, Callable, Dict, List, Optional, TypeVar
+
+from . import _core, _toml
+
+ROWS: Dict[str, Dict[str, Any]] = {row["name"]: row for row in _core.questions()}
+
+# What a result has methods for, or what Scenario() and set() say.
+_ELSEWHERE = ("csv", "html", "json", "quiet", "report")
+_TYPES = {"flag": bool, "text": str, "texts": List[str], "number": float, "whole number": int,
+          "range": tuple, "whole numbers": List[int]}
+_PROGRESS = "True, False or a function (what, share); None: a bar where a person looks on."
+
+R = TypeVar("R")
+
+
+def _text(value):
+    return value if isinstance(value, str) else _toml.value_text(value)
+
+
+def _key_values(over):
+    """{key: values} or "key=values" or several such texts, as the command line has them."""
+    if isinstance(over, dict):
+        return [
+            f"{key}={values if isinstance(values, str) else ','.join(map(_text, values))}"
+            for key, values in over.items()
+        ]
+    return over
+
+
+def _plain(value):
+    """Paths become texts, arrays become lists."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _sentence(words):
+    """Words of the help, in which options become arguments."""
+    words = re.sub(r"--([a-z][a-z-]*)", lambda match: match[1].replace("-", "_"), words)
+    return words[:1].upper() + words[1:].rstrip(".") + "."
+
+
+class _Arguments:
+    """The arguments of a function that asks a question: its options, by their names in Python."""
+
+    def __init__(self, row, order, required, renamed, hidden):
+        options = {one["name"].replace("-", "_"): one for one in row["options"]}
+        names = {option: name for name, option in renamed.items()}
+        hidden = (*_ELSEWHERE, *hidden, "scenario")
+        own = [names.get(option, option) for option, one in options.items()
+               if not one["shared"] and option not in hidden]
+        self.positional = [*own, "progress"] if order is None else order.split()
+        self.names = [one for one in self.positional if one != "progress"]
+        self.names += [one for one in own if one not in self.names]
+        self.rows = {one: options[renamed.get(one, one)] for one in self.names}
+        self._required = required
+
+    def _parameter(self, name):
+        by_place = name in self.positional
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if by_place else inspect.Parameter.KEYWORD_ONLY
+        if name == "progress":
+            return inspect.Parameter(name, kind, default=None)
+        row = self.rows[name]
+        default = None if row["default"] in ("", []) else row["default"]
+        annotation = _TYPES[row["type"]]
+        if name in self._required:
+            return inspect.Parameter(name, kind, annotation=annotation)
+        annotation = Optional[annotation] if default is None else annotation
+        return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+    def signature(self, is_method, returned):
+        own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)] if is_method else []
+        rest = [one for one in (*self.names, "progress") if one not in self.positional]
+        parameters = [self._parameter(one) for one in (*self.positional, *rest)]
+        return inspect.Signature([*own, *parameters], return_annotation=returned)
+
+    def words(self, own):
+        """What the documentation says of each; `own` where that is more than the row says."""
+        more = {"KEY=VALUES": " {key: values}, where values are a list or a text; or \"key=values\".",
+                "LOW..HIGH": " Or (low, high)."}
+        result = {}
+        for one, row in self.rows.items():
+            value = f"{row['value']}: " if row["value"] else ""
+            result[one] = own.get(one) or value + _sentence(row["words"]) + more.get(row["value"], "")
+        return result
+
+
+def _doc(row, words, returned):
+    paragraph = row["usage"].split("\n\n")[1].strip()
+    lines = [_sentence(row["summary"]), "", _sentence(paragraph), "", "Args:"]
+    lines += [f"    {name}: {text}" for name, text in words.items()]
+    lines += [f"    progress: {_PROGRESS}", "", f"Returns a {returned}."]
+    return "\n".join(lines)
+
+
+def _check_names(name, signature, keywords):
+    known = [one for one in signature.parameters if one != "self"]
+    for keyword in keywords:
+        if keyword not in known:
+            near = difflib.get_close_matches(keyword, known, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"it takes {', '.join(known)}"
+            raise TypeError(f"{name}() got an unexpected keyword argument '{keyword}'; {hint}")
+
+
+def _value(row, convert, value):
+    if value is not None and convert:
+        value = convert(value)
+    return _plain(_key_values(value) if row["value"] == "KEY=VALUES" else value)
+
+
+def made(
+    question: str,
+    kind: Callable[[Any], R],
+    ask: Callable[..., Any],
+    order: Optional[str] = None,
+    *,
+    name: str = "",
+    required: str = "",
+    renamed: Dict[str, str] = {},
+    fixed: Dict[str, Any] = {},
+    hidden: str = "",
+    convert: Dict[str, Callable[[Any], Any]] = {},
+    words: Dict[str, str] = {},
+    method: bool = False,
+) -> Callable[..., R]:
+    """Returns a function that asks a question.
+
+    Args:
+        kind: Makes the result of the _core.Answer.
+        ask: Called as ask([self,] question, options, progress).
+        order: The arguments that may be given by position; all other options of the row follow as
+            keywords. None: all, in the order of the row.
+        required: Arguments without a default.
+        renamed: {argument: option} where they differ by more than dashes.
+        fixed: {option: value} that the function always gives.
+        hidden: Options that the function has no argument for.
+        convert: {argument: function} of values that are not taken as they are.
+        words: {argument: text} where the documentation says more than the row.
+    """
+    name = name or question
+    row = ROWS[question]
+    arguments = _Arguments(row, order, required.split(), renamed, [*hidden.split(), *fixed])
+    returned = kind if inspect.isclass(kind) else str
+    signature = arguments.signature(method, returned)
+
+    def function(*given, **keywords):
+        _check_names(name, signature, keywords)
+        bound = signature.bind(*given, **keywords).arguments
+        scenario = [bound.pop("self")] if method else []
+        progress = bound.pop("progress", None)
+        values = dict(fixed)
+        for one, value in bound.items():
+            of = arguments.rows[one]
+            values[of["name"]] = _value(of, convert.get(one), value)
+        return kind(ask(*scenario, question, values, progress))
+
+    function.__name__, function.__qualname__ = name, f"Scenario.{name}" if method else name
+    function.__doc__ = _doc(row, arguments.words(words), f"results.{kind.__name__}" if inspect.isclass(kind) else "text")
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function

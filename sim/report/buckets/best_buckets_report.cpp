@@ -1,0 +1,197 @@
+#include "sim/report/buckets/best_buckets_report.h"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/base/mapped.h"
+#include "costmodel/terminal/table.h"
+#include "sim/report/csv.h"
+#include "sim/report/notes.h"
+#include "sim/report/number_text.h"
+#include "sim/scenario/stepsim_command.h"
+
+namespace stepsim {
+
+namespace {
+
+/// "+12.3 % (90 % interval +8.1 to +15.0 %, more than 99 % likely to be faster)"
+std::string gain_text(const Gain& gain) {
+  return fmt::format("{} ({})", signed_percent(gain.gain), certainty_text(gain));
+}
+
+std::string choice_name(const BucketChoice& choice) {
+  return choice.mib.size() == 1 ? choice.mib.front() + " MiB"
+                                : fmt::format("{} limits", choice.mib.size());
+}
+
+/// How the choices were found, and what that says of them.
+std::string method_text(const BestBuckets& best) {
+  const std::string of_step =
+      best.searched == 1
+          ? "The list is the best of all for a step with equal loads"
+          : fmt::format(
+                "The list is the fastest of those that are best for one of {} typical steps",
+                best.searched);
+  return fmt::format(
+      "Single caps make {} different lists of buckets, of which {} were priced over all steps; so "
+      "were {} lists of limits. {}{}.\n",
+      best.cap_lists,
+      best.priced_caps,
+      best.priced_lists,
+      best.plain ? of_step
+                 : "The recurrence of a plain step chose the lists, and the engine measured them",
+      best.plain ? ", by the recurrence" : "");
+}
+
+std::string best_headline(const BestBuckets& best) {
+  const BucketChoice& choice = chosen_buckets(best);
+  const std::string time =
+      fmt::format("{:.3f} ms a step", choice.prediction.summary.step_time_ms.mean);
+  if (&choice == &best.list) {
+    return fmt::format("Use the best list: {}, {} over the best cap and {} over 25 MiB.",
+                       time,
+                       signed_percent(best.list_over_cap.gain),
+                       signed_percent(best.list_over_standard.gain));
+  }
+  if (&choice == &best.cap) {
+    return fmt::format(
+        "Use {}: {}, {} over 25 MiB. What the best list gains over it, {}, is too little to tell.",
+        python_argument(choice),
+        time,
+        signed_percent(best.cap_over_standard.gain),
+        signed_percent(best.list_over_cap.gain));
+  }
+  return fmt::format(
+      "Keep DDP's default of 25 MiB: {}. What the best cap and the best list gain, {} and {}, is "
+      "too little to tell.",
+      time,
+      signed_percent(best.cap_over_standard.gain),
+      signed_percent(best.list_over_standard.gain));
+}
+
+/// The policy and the notes of all three choices.
+std::vector<Prediction> predictions_of(const BestBuckets& best) {
+  std::vector<Prediction> predictions;
+  for (const BucketChoice* choice : {&best.standard, &best.cap, &best.list}) {
+    predictions.push_back(noted(choice->prediction.notes).front());
+  }
+  return predictions;
+}
+
+std::string best_table(const BestBuckets& best, const Screen& screen) {
+  Table table({"bucket size", "value", "buckets", "step ms", "exposed ms", "over 25 MiB"});
+  const auto add = [&](const char* name, const BucketChoice& choice, const Gain& over) {
+    const PredictionSummary& s = choice.prediction.summary;
+    table.add({name,
+               choice_name(choice),
+               std::to_string(choice.buckets),
+               fmt::format("{:.3f}", s.step_time_ms.mean),
+               fmt::format("{:.3f}", s.exposed_communication_ms),
+               signed_percent(over.gain)});
+  };
+  add("DDP's default", best.standard, {});
+  add("best cap", best.cap, best.cap_over_standard);
+  add("best list", best.list, best.list_over_standard);
+  return table.text(screen);
+}
+
+std::string next_text(const Scenario& scenario, const BestBuckets& best) {
+  const BucketChoice& choice = chosen_buckets(best);
+  const bool keeps = &choice == &best.standard;
+  return fmt::format(
+      "\nnext: {}\n",
+      stepsim_command(keeps ? "blame" : "run",
+                      scenario,
+                      best.list.prediction.policy,
+                      keeps ? std::vector<std::string>() : choice_settings(choice, scenario.ddp)));
+}
+
+Json gain_json(const Gain& gain) {
+  return {{"gain", gain.gain},
+          {"interval90", {gain.interval.first, gain.interval.second}},
+          {"faster_share", gain.faster_share}};
+}
+
+Json choice_json(const BucketChoice& choice) {
+  const PredictionSummary& s = choice.prediction.summary;
+  const DdpOptions& ddp = choice.ddp;
+  const std::vector<Bytes> limits = ddp.bucket_caps.empty()
+                                        ? std::vector<Bytes>{ddp.first_bucket_cap, ddp.bucket_cap}
+                                        : ddp.bucket_caps;
+  return {{"python", python_argument(choice)},
+          {"toml", toml_lines(choice)},
+          {"limits_bytes", mapped(limits, &Bytes::value)},
+          {"buckets", choice.buckets},
+          {"step_ms", s.step_time_ms.mean},
+          {"step_interval90_ms", {s.step_time_ms.low90, s.step_time_ms.high90}},
+          {"exposed_communication_ms", s.exposed_communication_ms}};
+}
+
+}  // namespace
+
+std::string best_buckets_text(const Scenario& scenario,
+                              const BestBuckets& best,
+                              const Screen& screen) {
+  const std::string warnings = warnings_text(predictions_of(best));
+  return fmt::format(
+             "{}: policy {}, {} ranks, profile {}\n\n{}\n"
+             "best cap over 25 MiB:  {}\n"
+             "best list over 25 MiB: {}\n"
+             "best list over cap:    {}\n\n{}\n\n{}\n"
+             "In PyTorch, as arguments of DistributedDataParallel:\n  {}\n  {}\n"
+             "In the scenario, under [ddp]:\n{}{}{}",
+             scenario.name,
+             best.list.prediction.policy,
+             scenario.ranks,
+             best.list.prediction.profile,
+             best_table(best, screen),
+             gain_text(best.cap_over_standard),
+             gain_text(best.list_over_standard),
+             gain_text(best.list_over_cap),
+             painted(best_headline(best), Paint::Strong, screen),
+             method_text(best),
+             python_argument(best.cap),
+             python_argument(best.list),
+             toml_lines(best.list),
+             warnings.empty() ? "" : "\n",
+             warnings) +
+         next_text(scenario, best);
+}
+
+Json best_buckets_json(const Scenario& scenario, const BestBuckets& best) {
+  return {{"format", "stepsim-best-buckets/1"},
+          {"scenario", scenario.name},
+          {"policy", best.list.prediction.policy},
+          {"profile", best.list.prediction.profile},
+          {"ranks", scenario.ranks},
+          {"default", choice_json(best.standard)},
+          {"best_cap", choice_json(best.cap)},
+          {"best_list", choice_json(best.list)},
+          {"best_cap_over_default", gain_json(best.cap_over_standard)},
+          {"best_list_over_default", gain_json(best.list_over_standard)},
+          {"best_list_over_best_cap", gain_json(best.list_over_cap)},
+          {"lists_of_single_caps", best.cap_lists},
+          {"priced_caps", best.priced_caps},
+          {"priced_lists", best.priced_lists},
+          {"searched_steps", best.searched},
+          {"by_recurrence", best.plain},
+          {"warnings", note_texts(predictions_of(best))}};
+}
+
+std::string best_buckets_csv(const BestBuckets& best) {
+  std::string csv = "bucket_size,buckets,step_ms,exposed_communication_ms,python\n";
+  for (const auto& [name, choice] : {std::pair("default", &best.standard),
+                                     std::pair("best_cap", &best.cap),
+                                     std::pair("best_list", &best.list)}) {
+    const PredictionSummary& s = choice->prediction.summary;
+    csv += fmt::format("{},{},{},{},{}\n",
+                       name,
+                       choice->buckets,
+                       s.step_time_ms.mean,
+                       s.exposed_communication_ms,
+                       csv_field(python_argument(*choice)));
+  }
+  return csv;
+}
+
+}  // namespace stepsim

@@ -6,6 +6,7 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/terminal/help.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/cli/questions.h"
@@ -78,6 +79,17 @@ py::list question_dicts() {
   return result;
 }
 
+py::dict scenario_facts(const std::string& file,
+                        const std::optional<std::string>& text,
+                        const std::vector<std::string>& set) {
+  const Scenario scenario = AskedScenario{file, text, set}.read();
+  py::dict result;
+  result["name"] = scenario.name;
+  result["ranks"] = scenario.ranks;
+  result["policies"] = mapped(scenario.policies, &BatchingPolicy::name);
+  return result;
+}
+
 }  // namespace
 
 void bind_questions(py::module_& core) {
@@ -92,6 +104,12 @@ void bind_questions(py::module_& core) {
   core.def("questions",
            question_dicts,
            "All questions with the rows of their options: names, types, defaults and words.");
+  core.def("scenario_facts",
+           scenario_facts,
+           py::arg("file"),
+           py::arg("text"),
+           py::arg("set"),
+           "The name, ranks and policies of a scenario.");
 }
 
 }  // namespace stepsim

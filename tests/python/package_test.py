@@ -148,7 +148,7 @@ def test_an_error_in_a_dict_shows_the_line_it_became():
 
 def test_errors_of_settings_files_and_names():
     skew = stepsim.Scenario("token_skew")
-    assert "did you mean 'bucket_cap'" in str(error_of(skew.copy().set("ddp.bucket_cp", 1).compare))
+    assert "did you mean 'bucket_cap'" in str(error_of(skew.set("ddp.bucket_cp", 1).compare))
     assert "did you mean 'bucketing'" in str(error_of(lambda: skew.run("bucketin")))
     assert "did you mean 'token_skew'" in str(error_of(stepsim.Scenario("token_skw").compare))
     assert "nowhere.json" in str(error_of(lambda: stepsim.Profile("nowhere.json")))
@@ -165,11 +165,13 @@ def test_a_fault_of_the_machine_is_an_os_error():
     assert isinstance(error, stepsim.MachineError) and "/nowhere" in str(error)
 
 
-def test_settings_change_a_copy_alone():
+def test_settings_make_another_scenario():
     one = stepsim.Scenario(OWN)
-    other = one.copy().set("policy.plain.batch_size", 16)
-    assert one.settings == []
+    other = one.set("policy.plain.batch_size", 16)
+    measured = one.set("data.lengths", [8] * 64)
+    assert one.settings == [] and one.copy().settings == []
     assert other.run()["samples"].max() == 16 and one.run()["samples"].max() == 8
+    assert measured.lengths().data["longest"] == 8 and one.lengths().data["longest"] > 8
 
 
 def test_arguments_are_those_of_the_rows():
@@ -187,6 +189,26 @@ def test_arguments_are_those_of_the_rows():
     for question in stepsim._core.questions():
         asks_scenario = any(one["name"] == "scenario" for one in question["options"])
         assert hasattr(stepsim.Scenario if asks_scenario else stepsim, question["name"]), question
+
+
+def test_a_sweep_takes_a_dict_and_texts():
+    scenario = stepsim.Scenario(OWN)
+    wanted = scenario.sweep({"ddp.bucket_cap": ["1 MiB", "2 MiB"]}).to_json()
+    assert scenario.sweep("ddp.bucket_cap=1MiB..2MiB:x2").to_json() == wanted
+    assert scenario.sweep(["ddp.bucket_cap=1 MiB,2 MiB"]).to_json() == wanted
+    both = scenario.sweep(("ddp.bucket_cap=1MiB,2MiB", "policy.plain.batch_size=8..16:+8"))
+    assert len(both.points) == 4
+
+
+def test_scenarios_and_results_say_what_they_are():
+    scenario = stepsim.Scenario(OWN).set("scenario.seed", 3)
+    assert repr(scenario) == "<stepsim.Scenario own: 4 ranks, policies plain, 1 keys set>"
+    assert "scenario.toml" in repr(stepsim.Scenario({"cluster": {"ranks": 0}}))
+    assert repr(scenario.run()).startswith("<stepsim.Run: plain, ")
+    sweep = scenario.sweep("ddp.bucket_cap=1MiB,2MiB")
+    assert sweep.headline in repr(sweep)
+    assert "best is bucketing" in repr(stepsim.Scenario("token_skew").compare())
+    assert "a step" in repr(scenario.blame()) and repr(stepsim.models()).startswith("<stepsim.Catalog")
 
 
 def test_lengths_of_ones_own_data():

@@ -33,7 +33,7 @@ def scenario_of(path):
     if not WHOLE:
         changed = {"scenario.steps": FEW_STEPS, "scenario.warmup_steps": 1}
         for key, value in changed.items():
-            scenario.set(key, value)
+            scenario = scenario.set(key, value)
             options += ["--set", f"{key}={value}"]
     return scenario, options
 
@@ -201,7 +201,7 @@ def test_a_scenario_from_a_dict_answers_as_its_file_does():
         path = pathlib.Path(folder) / "own.toml"
         path.write_text(scenario.text, encoding="utf-8")
         same(scenario.compare(), "compare", path)
-        scenario.set("policy.by tokens.max_tokens", 2048).set("ddp.bucket_cap", "1 MiB")
+        scenario = scenario.set("policy.by tokens.max_tokens", 2048).set("ddp.bucket_cap", "1 MiB")
         changed = ["--set", "policy.by tokens.max_tokens=2048", "--set", "ddp.bucket_cap=1 MiB"]
         same(scenario.compare(), "compare", path, *changed)
         same(scenario.sweep({"cluster.ranks": [4, 8]}, policy="plain"), "sweep", path, *changed,

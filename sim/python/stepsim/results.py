@@ -85,8 +85,14 @@ class Result(Table):
     def __str__(self):
         return self.report().rstrip("\n")
 
+    def _brief(self) -> str:
+        """The answer in one line."""
+        if isinstance(self.data, dict) and self.data.get("headline"):
+            return self.data["headline"]
+        return next((line for line in str(self).splitlines() if line), "")
+
     def __repr__(self):
-        return f"<{type(self).__module__}.{type(self).__name__}: {'ok' if self.ok else 'not ok'}>"
+        return f"<stepsim.{type(self).__name__}{'' if self.ok else ', not ok'}: {self._brief()}>"
 
     def _repr_html_(self):
         """The page in a frame, or the report as text where there is no page."""
@@ -178,6 +184,11 @@ class Prediction:
 class Run(Result):
     """One policy in detail."""
 
+    def _brief(self):
+        one = self.prediction
+        return (f"{one.policy}, {one.step_ms:.3f} ms a step, "
+                f"{one.useful_tokens_per_s:.0f} useful tokens/s")
+
     @functools.cached_property
     def prediction(self) -> Prediction:
         return Prediction._of(self.data["predictions"][0])
@@ -185,6 +196,10 @@ class Run(Result):
 
 class Comparison(Result):
     """All policies of a scenario side by side."""
+
+    def _brief(self):
+        best = f"best is {self.best}" if self.best else "none is best"
+        return f"{best} of {', '.join(self.predictions)}"
 
     @functools.cached_property
     def predictions(self) -> Dict[str, Prediction]:
@@ -308,6 +323,12 @@ class Saving:
 class Blame(Result):
     """What the step is spent on, and what would save most."""
 
+    def _brief(self):
+        known = [one for one in self.savings if one.saves_ms is not None]
+        most = max(known, key=lambda one: one.saves_ms, default=None)
+        saving = f", {most.change} would save {most.saves_ms:.3f} ms" if most else ""
+        return f"{self.step_ms:.3f} ms a step{saving}"
+
     @functools.cached_property
     def savings(self) -> List[Saving]:
         blank = {"step_ms": None, "saves_ms": None, "share": None}
@@ -382,6 +403,9 @@ class Replay(Result):
 class Validation(Result):
     """Predicted against measured."""
 
+    def _brief(self):
+        return self.data.get("verdict") or super()._brief()
+
     @property
     def verdict(self) -> str:
         return self.data["verdict"]
@@ -414,6 +438,9 @@ class AdviceOption:
 class Advice(Result):
     """From the records of a training to an answer."""
 
+    def _brief(self):
+        return self.lines[0]
+
     @functools.cached_property
     def options(self) -> List[AdviceOption]:
         """The table of the answer: what runs now first, then what differs from it."""
@@ -444,6 +471,9 @@ class Advice(Result):
 
 class Catalog(Result):
     """A list of what there is: policies, models, profiles."""
+
+    def _brief(self):
+        return ", ".join(self.names)
 
     @property
     def names(self) -> List[str]:

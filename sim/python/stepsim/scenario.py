@@ -8,6 +8,7 @@ from typing import List
 from . import _core, _toml, results
 from ._ask import ask
 from ._questions import ROWS, made
+from .errors import InputError, MachineError
 from .records import Plan, RunRecord
 
 
@@ -68,7 +69,7 @@ class Scenario:
             self._file = _core.scenario_path(os.fspath(source))
             self._text = None
         if lengths is not None:
-            self.set("data.lengths", lengths)
+            self._set_lengths(lengths)
 
     @classmethod
     def from_text(cls, text, file="scenario.toml") -> "Scenario":
@@ -96,16 +97,19 @@ class Scenario:
         return list(self._set)
 
     def set(self, key, value) -> "Scenario":
-        """Changes a key: set("ddp.bucket_cap", "50 MiB"), set("policy.bucketing.batch_size", 16).
+        """Returns a scenario with another value of a key, and leaves this one as it is:
+        set("ddp.bucket_cap", "50 MiB"), set("policy.bucketing.batch_size", 16).
 
         A text is read as `--set KEY=TEXT` reads it; numbers, lists and dicts are taken as they are.
         The key "data.lengths" also takes an array, list or tensor of lengths [sample], in tokens.
-        Returns the scenario itself. What is wrong is found by the next question.
+        What is wrong is found by the next question.
         """
+        other = self.copy()
         if key == "data.lengths" and not isinstance(value, (str, dict)):
-            return self._set_lengths(value)
-        self._set.append(_setting(key, value))
-        return self
+            other._set_lengths(value)
+        else:
+            other._set.append(_setting(key, value))
+        return other
 
     def _set_lengths(self, lengths):
         from .lengths import checked_lengths
@@ -116,10 +120,9 @@ class Scenario:
         file.write_text("\n".join(map(str, lengths.tolist())) + "\n", encoding="ascii")
         self._set.append(_setting("data.lengths", {"file": file}))
         self._set.append(_setting("data.samples", len(lengths)))
-        return self
 
     def copy(self) -> "Scenario":
-        """Returns a scenario that can be changed without changing this one."""
+        """Returns another scenario that is the same."""
         other = type(self)({})
         other._file, other._text, other._folder = self._file, self._text, self._folder
         other._set = list(self._set)
@@ -127,7 +130,12 @@ class Scenario:
 
     def __repr__(self):
         changed = f", {len(self._set)} keys set" if self._set else ""
-        return f"<stepsim.Scenario {self._file}{changed}>"
+        try:
+            about = _core.scenario_facts(self._file, self._text, self._set)
+        except (InputError, MachineError):
+            return f"<stepsim.Scenario {self._file}{changed}>"
+        return (f"<stepsim.Scenario {about['name']}: {about['ranks']} ranks, policies "
+                f"{', '.join(about['policies'])}{changed}>")
 
     def plan(self, policy=None) -> Plan:
         """Plans the batches of every step and rank by one policy (the first, without a name).

@@ -49,7 +49,7 @@ def places(folder, profile, *settings):
     scenario = package.Scenario(SCENARIO).set("cluster.profile", str(path))
     for setting in settings:
         if setting != "--set":
-            scenario.set(*setting.split("=", 1))
+            scenario = scenario.set(*setting.split("=", 1))
     run = scenario.run(POLICY, progress=False)
     found["Python, printed"] = str(run)
     found["Python, data"] = "\n".join(run.data["predictions"][0]["warnings"])

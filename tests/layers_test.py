@@ -104,8 +104,8 @@ def sources():
                 yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
 
-# A room that is a part of another one: predict() plays the draws, which are of a PricedRun.
-PART_OF = {"sim/predict/draws": "sim/predict"}
+# Rooms that are a part of another one: predict() plays a run, and draws of it.
+PART_OF = {"sim/predict/draws": "sim/predict", "sim/predict/run": "sim/predict"}
 
 
 def below(folder):

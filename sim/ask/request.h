@@ -7,6 +7,7 @@
 #include "costmodel/terminal/option_row.h"
 #include "sim/ask/answer.h"
 #include "sim/points/peers.h"
+#include "sim/points/point_runner.h"
 #include "sim/points/point_store.h"
 #include "sim/predict/memory_need.h"
 #include "sim/scenario/scenario.h"
@@ -47,6 +48,10 @@ struct Request {
   Peers* peers = nullptr;
   /// The files that together hold all points of a study; empty: they are computed.
   std::vector<PointFile> parts = {};
+  /// Processes of somebody else's that compute the points; empty: there are none.
+  PointServer elsewhere = {};
+  /// Points to compute for whoever asked this elsewhere: the question ends with PointsServed.
+  std::vector<std::string> serve = {};
   /// How `advise` fits a profile; the others do without.
   FitRecords fit_records = {};
 

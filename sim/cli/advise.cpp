@@ -131,7 +131,7 @@ Answer answer_of(const Request& request, const std::shared_ptr<const Found>& fou
     const auto& [question, training, advice] = *found;
     Json shown = recommendation_answer(training.scenario, advice);
     shown["options"] = advice_options_json(advice);
-    return compare_page(content, training.scenario, training.profile, advice.predictions, shown);
+    return compare_page(content, *training.jobs, advice.predictions, shown);
   };
   return answer;
 }

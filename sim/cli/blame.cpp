@@ -27,8 +27,8 @@ Answer ask_blame(const Request& request, const BlameOptions& options) {
   const Scenario scenario = read_asked(request);
   const BatchingPolicy& policy = find_policy(scenario, options.policy);
   Progress progress("predicting the step with one thing changed");
-  const Blame result =
-      blame(scenario, policy, scenario_profile(scenario), kMaxBlamedRanks, progress.callback());
+  const Blame result = blame(
+      Job(scenario, policy, scenario_profile(scenario)), kMaxBlamedRanks, progress.callback());
   progress.done();
   Answer answer;
   answer.status = result.out_of_memory ? kAnswerIsNo : kDone;

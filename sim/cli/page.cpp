@@ -37,22 +37,25 @@ std::string made_at() {
   return utc_text(epoch != nullptr ? std::strtoll(epoch, nullptr, 10) : now);
 }
 
-SweepOptions picture_options(const Scenario& scenario, const Prediction& prediction) {
-  SweepOptions sweep_options;
-  sweep_options.policy = prediction.policy;
+/// How a policy's median step is drawn under settings.
+SweepOptions picture_options(Jobs& jobs,
+                             const std::string& policy,
+                             const std::vector<std::string>& settings,
+                             const Prediction& prediction) {
+  SweepOptions options;
+  options.policy = policy;
+  options.settings = settings;
+  const int warmup_steps = jobs.base().warmup_steps;
   if (!prediction.steps.empty()) {
-    sweep_options.picture_of_step = median_step(prediction, scenario.warmup_steps);
-    return sweep_options;
+    options.picture_of_step = median_step(prediction, warmup_steps);
+    return options;
   }
   PredictOptions with_rows;  // Those of a sweep's points were not kept.
   with_rows.noise_runs = 0;
   with_rows.rows = KeptRows::Rows;
-  sweep_options.picture_of_step = median_step(predict(scenario,
-                                                      find_policy(scenario, prediction.policy),
-                                                      scenario_profile(scenario),
-                                                      with_rows),
-                                              scenario.warmup_steps);
-  return sweep_options;
+  options.picture_of_step =
+      median_step(predict(jobs.job(policy, settings), with_rows), warmup_steps);
+  return options;
 }
 
 void add(const std::vector<CapPoint>& caps, PageContent& content) {
@@ -80,9 +83,9 @@ SweepAxis drawn_values(const SweepAxis& axis, std::size_t best) {
 }
 
 /// Adds DDP's default where sizes are swept in ascending order without it.
-void add_default_cap(const Scenario& scenario,
+void add_default_cap(Jobs& jobs,
                      const SweepAxis& axis,
-                     const SweepOptions& options,
+                     SweepOptions options,
                      std::vector<SweepPoint>& points) {
   std::size_t place = 0;
   for (const std::string& value : axis.values) {
@@ -92,8 +95,8 @@ void add_default_cap(const Scenario& scenario,
     }
     place += cap < kDefaultBucketCapBytes ? 1 : 0;
   }
-  const Scenario of_default = with_settings(scenario, {default_cap_settings(scenario)});
-  SweepPoint point = sweep(of_default, {}, options).front();
+  options.settings = default_cap_settings(jobs.base());
+  SweepPoint point = sweep(jobs, {}, options).front();
   point.labels = {format_bytes(Bytes(kDefaultBucketCapBytes))};
   points.insert(points.begin() + static_cast<std::ptrdiff_t>(place), std::move(point));
 }
@@ -115,22 +118,21 @@ PageContent page_content(const Request& request, const Scenario& scenario) {
   return content;
 }
 
-void add_bucket_cap_sweep(const Scenario& scenario,
-                          const Profile& profile,
-                          const Prediction& prediction,
-                          PageContent& content) {
-  add(bucket_cap_sweep(scenario, profile, picture_options(scenario, prediction)), content);
+void add_bucket_cap_sweep(Jobs& jobs, const Prediction& prediction, PageContent& content) {
+  add(bucket_cap_sweep(jobs, picture_options(jobs, prediction.policy, {}, prediction)), content);
 }
 
-void add_timeline(const Scenario& scenario, const Prediction& prediction, PageContent& content) {
-  const SweepOptions of_one = picture_options(scenario, prediction);
-  add({{scenario.ddp.bucket_cap, true, sweep(scenario, {}, of_one).front()}}, content);
+void add_timeline(Jobs& jobs,
+                  const std::vector<std::string>& settings,
+                  const Prediction& prediction,
+                  PageContent& content) {
+  SweepPoint point =
+      sweep(jobs, {}, picture_options(jobs, prediction.policy, settings, prediction)).front();
+  add({{jobs.scenario(settings).ddp.bucket_cap, true, std::move(point)}}, content);
 }
 
-void add_sweep(const Scenario& scenario,
-               const SweepAxis& axis,
-               const SweepReport& report,
-               PageContent& content) {
+void add_sweep(Jobs& jobs, const SweepAxis& axis, const SweepReport& report, PageContent& content) {
+  const Scenario& scenario = jobs.base();
   const SweepAxis drawn = drawn_values(axis, report.best);
   const auto stated_ms = [&](const SweepPoint& drawn_point) {
     const auto found = std::ranges::find_if(
@@ -138,11 +140,12 @@ void add_sweep(const Scenario& scenario,
     const SweepPoint& point = found == report.rows.end() ? report.reference : found->point;
     return point.prediction.summary.step_time_ms.mean;
   };
-  SweepOptions of_drawn = picture_options(scenario, report.reference.prediction);
+  const Prediction& reference = report.reference.prediction;
+  SweepOptions of_drawn = picture_options(jobs, reference.policy, {}, reference);
   of_drawn.skips_unpriced = true;
-  std::vector<SweepPoint> points = sweep(scenario, {drawn}, of_drawn);
+  std::vector<SweepPoint> points = sweep(jobs, {drawn}, of_drawn);
   if (axis.key == "ddp.bucket_cap") {
-    add_default_cap(scenario, drawn, of_drawn, points);
+    add_default_cap(jobs, drawn, of_drawn, points);
   }
   for (const SweepPoint& point : points) {
     if (!point.picture) {
@@ -157,12 +160,9 @@ void add_sweep(const Scenario& scenario,
   }
 }
 
-void add_blame(const Scenario& scenario,
-               const BatchingPolicy& policy,
-               const Profile& profile,
-               PageContent& content) {
+void add_blame(const Job& job, PageContent& content) {
   constexpr int kMaxBlameRanks = 8;
-  content.blame.push_back(page_blame_json(blame(scenario, policy, profile, kMaxBlameRanks)));
+  content.blame.push_back(page_blame_json(blame(job, kMaxBlameRanks)));
 }
 
 Json page_result(const std::vector<Prediction>& predictions) {
@@ -173,10 +173,10 @@ Json page_result(const std::vector<Prediction>& predictions) {
 }
 
 std::string compare_page(PageContent content,
-                         const Scenario& scenario,
-                         const Profile& profile,
+                         Jobs& jobs,
                          const std::vector<Prediction>& predictions,
                          const Json& answers) {
+  const Scenario& scenario = jobs.base();
   content.result = page_result(predictions);
   content.result.update(answers);
   content.headline = recommendation_text(scenario, predictions);
@@ -186,13 +186,13 @@ std::string compare_page(PageContent content,
   for (const Prediction& prediction : predictions) {
     content.series.push_back(series_json(prediction, scenario.warmup_steps));
     if (&prediction == best) {
-      add_bucket_cap_sweep(scenario, profile, prediction, content);
-      add_blame(scenario, find_policy(scenario, prediction.policy), profile, content);
+      add_bucket_cap_sweep(jobs, prediction, content);
+      add_blame(jobs.job(prediction.policy, {}), content);
     } else {
-      add_timeline(scenario, prediction, content);
+      add_timeline(jobs, {}, prediction, content);
     }
   }
-  return page_text(page_data(scenario, profile, std::move(content)));
+  return page_text(page_data(scenario, *jobs.profile(scenario), std::move(content)));
 }
 
 }  // namespace stepsim

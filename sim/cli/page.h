@@ -13,27 +13,21 @@ namespace stepsim {
 [[nodiscard]] PageContent page_content(const Request& request, const Scenario& scenario);
 
 /// Bucket caps of one policy: timelines of the step that is the median of `prediction`.
-void add_bucket_cap_sweep(const Scenario& scenario,
-                          const Profile& profile,
-                          const Prediction& prediction,
-                          PageContent& content);
+void add_bucket_cap_sweep(Jobs& jobs, const Prediction& prediction, PageContent& content);
 
-/// The scenario as it stands: one timeline, of the step that is the median of `prediction`.
-void add_timeline(const Scenario& scenario, const Prediction& prediction, PageContent& content);
+/// One setting, which `prediction` is of: a timeline of the step that is its median.
+void add_timeline(Jobs& jobs,
+                  const std::vector<std::string>& settings,
+                  const Prediction& prediction,
+                  PageContent& content);
 
 /// A sweep of one key: a timeline a point, of the step that is the median of the reference. Of many
 /// points some, the best one among them; of bucket caps DDP's default, too.
-void add_sweep(const Scenario& scenario,
-               const SweepAxis& axis,
-               const SweepReport& report,
-               PageContent& content);
+void add_sweep(Jobs& jobs, const SweepAxis& axis, const SweepReport& report, PageContent& content);
 
 /// What would save most in a policy's step, as `stepsim blame` says it; of more than eight ranks
 /// those that were last most often are tried with the median load.
-void add_blame(const Scenario& scenario,
-               const BatchingPolicy& policy,
-               const Profile& profile,
-               PageContent& content);
+void add_blame(const Job& job, PageContent& content);
 
 /// The predictions as --json writes them, but without the rows of single steps where there are so
 /// many that they would make the page slow; its series have most of what they say.
@@ -43,8 +37,7 @@ void add_blame(const Scenario& scenario,
 /// other bucket caps, and what it could save. `answers`: what the result holds beside the
 /// predictions.
 [[nodiscard]] std::string compare_page(PageContent content,
-                                       const Scenario& scenario,
-                                       const Profile& profile,
+                                       Jobs& jobs,
                                        const std::vector<Prediction>& predictions,
                                        const Json& answers);
 

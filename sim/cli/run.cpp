@@ -1,5 +1,3 @@
-#include "sim/predict/scenario_profile.h"
-
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "sim/ask/question.h"
 #include "sim/cli/page.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/report/csv.h"
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
@@ -36,33 +35,32 @@ constexpr const char* kRunUsage =
     "  stepsim run scenarios/bucket_valley.toml --html page.html\n";
 
 /// Its timeline at other bucket caps, its steps, and what would save most.
-std::string run_page(PageContent content,
-                     const Scenario& scenario,
-                     const Profile& profile,
-                     const std::vector<Prediction>& predictions) {
+std::string run_page(PageContent content, Jobs& jobs, const std::vector<Prediction>& predictions) {
+  const Scenario& scenario = jobs.base();
   const Prediction& prediction = predictions.front();
   content.result = page_result(predictions);
   content.warnings = note_texts(prediction);
   content.series.push_back(series_json(prediction, scenario.warmup_steps));
-  add_bucket_cap_sweep(scenario, profile, prediction, content);
-  add_blame(scenario, find_policy(scenario, prediction.policy), profile, content);
-  return page_text(page_data(scenario, profile, std::move(content)));
+  add_bucket_cap_sweep(jobs, prediction, content);
+  add_blame(jobs.job(prediction.policy, {}), content);
+  return page_text(page_data(scenario, *jobs.profile(scenario), std::move(content)));
 }
 
 Answer ask_run(const Request& request, const RunOptions& options) {
   const Scenario scenario = read_asked(request);
   const BatchingPolicy& policy = find_policy(scenario, options.policy);
-  const Profile profile = scenario_profile(scenario);
+  const auto jobs = std::make_shared<Jobs>(scenario);
+  const Job job = jobs->job(policy.name(), {});
   Progress progress("predicting " + policy.name());
   PredictOptions predict_options;
   predict_options.on_progress = progress.callback();
   predict_options.rows = request.rows();
   // The forms of the answer share the rows, which very many ranks and steps fill the memory with.
   const auto predictions = std::make_shared<std::vector<Prediction>>();
-  predictions->push_back(predict(scenario, policy, profile, predict_options));
+  predictions->push_back(predict(job, predict_options));
   progress.done();
   if (!options.trace.empty()) {
-    (void)write_chrome_trace(scenario, policy, profile, {}, options.trace);
+    (void)write_chrome_trace(scenario, policy, *job.profile(), {}, options.trace);
   }
   Answer answer;
   answer.status = predictions->front().out_of_memory ? kAnswerIsNo : kDone;
@@ -73,7 +71,7 @@ Answer ask_run(const Request& request, const RunOptions& options) {
   answer.streamed = predictions;
   answer.csv = [=] { return steps_csv(*predictions); };
   answer.html = [=, content = page_content(request, scenario)] {
-    return run_page(content, scenario, profile, *predictions);
+    return run_page(content, *jobs, *predictions);
   };
   return answer;
 }

@@ -229,19 +229,17 @@ Prediction predict(const Scenario& scenario,
   return predict(Job(scenario, policy, profile), options);
 }
 
-std::vector<Prediction> predict_policies(const Scenario& scenario,
-                                         const Profile& profile,
-                                         const PredictOptions& options) {
+std::vector<Prediction> predict_policies(Jobs& jobs, const PredictOptions& options) {
   std::vector<Prediction> predictions;
-  const auto count = static_cast<double>(scenario.policies.size());
+  const auto count = static_cast<double>(jobs.base().policies.size());
   PredictOptions of_one = options;
   of_one.on_progress = [&](double share) {
     if (options.on_progress) {
       options.on_progress((static_cast<double>(predictions.size()) + share) / count);
     }
   };
-  for (const BatchingPolicy& policy : scenario.policies) {
-    predictions.push_back(predict(scenario, policy, profile, of_one));
+  for (const BatchingPolicy& policy : jobs.base().policies) {
+    predictions.push_back(predict(jobs.job(policy.name(), {}), of_one));
   }
   return predictions;
 }

@@ -10,7 +10,7 @@
 #include "sim/predict/counterfactual.h"
 #include "sim/predict/memory_need.h"
 #include "sim/predict/prediction.h"
-#include "sim/predict/run/job.h"
+#include "sim/predict/run/jobs.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/scenario/scenario.h"
 
@@ -48,9 +48,7 @@ struct PredictOptions {
 
 /// Predicts every policy of the scenario, in its order. `options.on_progress` is told the share of
 /// all of them.
-[[nodiscard]] std::vector<Prediction> predict_policies(const Scenario& scenario,
-                                                       const Profile& profile,
-                                                       const PredictOptions& options);
+[[nodiscard]] std::vector<Prediction> predict_policies(Jobs& jobs, const PredictOptions& options);
 
 /// What the scenario keeps on the device.
 [[nodiscard]] MemoryOptions memory_options(const Scenario& scenario);

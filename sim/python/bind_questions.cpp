@@ -6,6 +6,7 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/help.h"
 #include "costmodel/terminal/progress.h"
@@ -32,18 +33,44 @@ ProgressListener listener_of(py::object progress) {
 }
 
 /// `progress`: called as progress(what, share) with the share of the work that is done, or None.
+/// `elsewhere`: called with points, which serve_points() of other processes is to compute, and
+/// returns their results; or None.
 Answer ask_question(const std::string& name,
                     const OptionValues& values,
                     std::optional<std::string> scenario_text,
-                    const py::object& progress) {
+                    const py::object& progress,
+                    const py::object& elsewhere) {
   const ProgressListener listener = listener_of(progress);
   Request request;
   request.scenario_text = std::move(scenario_text);
   request.wants_all_forms = true;
   request.fit_records = fit_records;
+  if (!elsewhere.is_none()) {
+    request.elsewhere = [&](const std::vector<std::string>& points) {
+      const py::gil_scoped_acquire held;
+      return elsewhere(points).cast<std::vector<std::string>>();
+    };
+  }
   const py::gil_scoped_release released;
   const ProgressScope scope(listener);
   return ask(question_named(name), values, std::move(request));
+}
+
+/// Computes points of a question that another process asks.
+std::vector<std::string> serve_points(const std::string& name,
+                                      const OptionValues& values,
+                                      std::optional<std::string> scenario_text,
+                                      const std::vector<std::string>& points) {
+  Request request;
+  request.scenario_text = std::move(scenario_text);
+  request.serve = points;
+  const py::gil_scoped_release released;
+  try {
+    (void)ask(question_named(name), values, std::move(request));
+  } catch (PointsServed& served) {
+    return std::move(served.results);
+  }
+  throw InputError("'{}' has no points that another process could compute", name);
 }
 
 py::dict row_dict(const OptionRow& row, AskedOptions& defaults) {
@@ -73,6 +100,7 @@ py::list question_dicts() {
     one["name"] = question.name;
     one["summary"] = question.summary;
     one["usage"] = question.usage;
+    one["points"] = question.points != SharedPoints::None;
     one["options"] = std::move(options);
     result.append(std::move(one));
   }
@@ -99,8 +127,16 @@ void bind_questions(py::module_& core) {
            py::arg("options"),
            py::arg("scenario_text") = py::none(),
            py::arg("progress") = py::none(),
+           py::arg("elsewhere") = py::none(),
            "Asks a question with values of its options and returns the answer, of which nothing is "
            "written.");
+  core.def("serve_points",
+           serve_points,
+           py::arg("question"),
+           py::arg("options"),
+           py::arg("scenario_text"),
+           py::arg("points"),
+           "Computes points of a question that another process asks; returns their results.");
   core.def("questions",
            question_dicts,
            "All questions with the rows of their options: names, types, defaults and words.");

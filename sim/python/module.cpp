@@ -31,6 +31,7 @@ PYBIND11_MODULE(_core, core) {
   stepsim::bind_answers(core);
   stepsim::bind_epochs(core);
   stepsim::bind_imports(core);
+  stepsim::bind_jobs(core);
   stepsim::bind_questions(core);
   stepsim::bind_records(core);
 }

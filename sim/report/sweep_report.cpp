@@ -368,14 +368,15 @@ std::vector<std::string> sweep_reference(const Scenario& scenario,
   return sweeps_only_caps(axes) ? default_cap_settings(scenario) : std::vector<std::string>();
 }
 
-SweepReport sweep_report(const Scenario& scenario,
+SweepReport sweep_report(Jobs& jobs,
                          const std::vector<SweepAxis>& axes,
                          const SweepOptions& options,
                          PointRunner& runner,
                          const TrainingGoal& goal) {
+  const Scenario& scenario = jobs.base();
   SweepReport report;
   ReferencedSweep swept =
-      sweep_with_reference(scenario, axes, sweep_reference(scenario, axes), options, runner);
+      sweep_with_reference(jobs, axes, sweep_reference(scenario, axes), options, runner);
   report.keys_without_effect = keys_without_effect(axes, swept.points);
   for (SweepPoint& point : swept.points) {
     report.rows.push_back({std::move(point), {}, ""});

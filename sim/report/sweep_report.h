@@ -30,7 +30,7 @@ struct SweepReport {
                                                        const std::vector<SweepAxis>& axes);
 
 /// Predicts all points with the runner. Raises what sweep_with_reference() does.
-[[nodiscard]] SweepReport sweep_report(const Scenario& scenario,
+[[nodiscard]] SweepReport sweep_report(Jobs& jobs,
                                        const std::vector<SweepAxis>& axes,
                                        const SweepOptions& options,
                                        PointRunner& runner,

@@ -92,21 +92,16 @@ ProgressCallback part_of(const ProgressCallback& whole, double from, double to) 
   return whole ? [=](double share) { whole(from + share * (to - from)); } : ProgressCallback();
 }
 
-/// The scenario at another bucket cap.
-Scenario with_cap(const AdviceCase& training, Bytes cap) {
-  return read_scenario(
-      training.file,
-      cap.value() == kDefaultBucketCapBytes
-          ? default_cap_settings(training.scenario)
-          : std::vector<std::string>{fmt::format("ddp.bucket_cap={} B", cap.value())});
-}
-
+/// A policy at another bucket cap.
 Prediction at_cap(const AdviceCase& training,
                   const std::string& policy,
                   Bytes cap,
                   const PredictOptions& options) {
-  const Scenario other = with_cap(training, cap);
-  return predict(other, find_policy(other, policy), training.profile, options);
+  const std::vector<std::string> settings =
+      cap.value() == kDefaultBucketCapBytes
+          ? default_cap_settings(training.scenario)
+          : std::vector<std::string>{fmt::format("ddp.bucket_cap={} B", cap.value())};
+  return predict(training.jobs->job(policy, settings), options);
 }
 
 CapAdvice cap_advice(const AdviceCase& training,
@@ -119,7 +114,7 @@ CapAdvice cap_advice(const AdviceCase& training,
   options.policy = policy;
   options.on_progress = part_of(on_progress, 0, 0.5);
   double shortest = 0;
-  for (const CapPoint& point : bucket_cap_sweep(scenario, training.profile, options)) {
+  for (const CapPoint& point : bucket_cap_sweep(*training.jobs, options)) {
     const double step =
         point.point.not_priced.empty() ? point.point.prediction.summary.step_time_ms.mean : 0;
     advice.caps.push_back({point.cap, step, point.point.not_priced});
@@ -138,9 +133,8 @@ CapAdvice cap_advice(const AdviceCase& training,
     PredictOptions paired;
     paired.paired_draws = true;
     paired.on_progress = part_of(on_progress, 0.5, 1);
-    advice.gain =
-        paired_gain(at_cap(training, policy, advice.best, paired),
-                    predict(scenario, find_policy(scenario, policy), training.profile, paired));
+    advice.gain = paired_gain(at_cap(training, policy, advice.best, paired),
+                              predict(training.jobs->job(policy, {}), paired));
   }
   return advice;
 }
@@ -196,7 +190,8 @@ AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit) {
   training.file = (folder / "scenario.toml").string();
   training.edited = keeps_edited(training.file, starter.toml);
   training.scenario = read_scenario(training.file, {});
-  training.profile = scenario_profile(training.scenario);
+  training.jobs = std::make_shared<Jobs>(training.scenario);
+  training.profile = *training.jobs->profile(training.scenario);
   const std::vector<BatchingPolicy>& policies = training.scenario.policies;
   const bool is_known =
       std::ranges::find(policies, starter.now, &BatchingPolicy::name) != policies.end();
@@ -211,22 +206,18 @@ AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit) {
 
 Advice advise(const AdviceCase& training, const ProgressCallback& on_progress) {
   const Scenario& scenario = training.scenario;
-  const Profile& profile = training.profile;
   Advice advice = training.known;
   PredictOptions options;
   options.on_progress = part_of(on_progress, 0, 0.6);
   options.training_effects = true;
-  advice.predictions = predict_policies(scenario, profile, options);
+  advice.predictions = predict_policies(*training.jobs, options);
   const Prediction* best = recommended(scenario, advice.predictions);
   const Prediction& now = current_of(advice);
   const Prediction& chosen = best != nullptr ? *best : now;
   advice.caps = cap_advice(training, chosen.policy, part_of(on_progress, 0.6, 0.75));
   advice.options = options_of(training, now, chosen, advice.caps, part_of(on_progress, 0.75, 0.9));
-  advice.blame = blame(scenario,
-                       find_policy(scenario, advice.recorded),
-                       profile,
-                       kMaxBlamedRanks,
-                       part_of(on_progress, 0.9, 1));
+  advice.blame =
+      blame(training.jobs->job(advice.recorded, {}), kMaxBlamedRanks, part_of(on_progress, 0.9, 1));
   return advice;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "costmodel/base/progress_callback.h"
 #include "costmodel/records/profile.h"
 #include "sim/predict/prediction.h"
+#include "sim/predict/run/jobs.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/blame.h"
 #include "sim/study/recommendation.h"
@@ -89,6 +91,7 @@ struct AdviceCase {
   bool plays = false;   ///< The batches of the first record are kept, too, and played.
   Scenario scenario;
   Profile profile;
+  std::shared_ptr<Jobs> jobs;         ///< Of the scenario.
   Advice known;                       ///< What the records tell, before anything is predicted.
   std::vector<std::string> warnings;  ///< What is odd about the records.
 };

@@ -188,20 +188,16 @@ std::string name_of(Change change) {
   return "";
 }
 
-Blame blame(const Scenario& scenario,
-            const BatchingPolicy& policy,
-            const Profile& profile,
-            int most_ranks,
-            const ProgressCallback& on_progress) {
+Blame blame(const Job& job, int most_ranks, const ProgressCallback& on_progress) {
+  const Scenario& scenario = job.scenario();
   PredictOptions options;
   options.noise_runs = 0;
   Blame result;
   result.scenario = scenario.name;
-  result.policy = policy.name();
-  result.profile = profile.name;
+  result.policy = job.policy().name();
+  result.profile = job.profile()->name;
   PredictOptions with_noise;
   with_noise.rows = KeptRows::None;
-  const Job job(scenario, policy, profile);
   result.mean_step_ms = predict(job, with_noise).summary.step_time_ms.mean;
   const Prediction prediction = predict(job, options);
   result.step_ms = prediction.summary.step_time_ms.mean;
@@ -222,7 +218,7 @@ Blame blame(const Scenario& scenario,
   result.buckets = mean_of(buckets);
   result.ops = mean_ops(run);
   result.imbalance = imbalance_of(prediction,
-                                  policy,
+                                  job.policy(),
                                   scenario.warmup_steps,
                                   static_cast<std::int64_t>(run.planned().data.lengths.size()));
   result.imbalance.work_over_mean = heaviest_work(run);

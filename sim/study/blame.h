@@ -80,9 +80,7 @@ inline constexpr int kMaxBlamedRanks = 64;
 
 /// Runs the counterfactuals of one policy, each as long as a prediction without noise.
 /// `most_ranks`: whose median load is tried. Raises InputError: a cost that the profile lacks.
-[[nodiscard]] Blame blame(const Scenario& scenario,
-                          const BatchingPolicy& policy,
-                          const Profile& profile,
+[[nodiscard]] Blame blame(const Job& job,
                           int most_ranks = kMaxBlamedRanks,
                           const ProgressCallback& on_progress = {});
 

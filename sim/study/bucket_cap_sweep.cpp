@@ -40,12 +40,11 @@ std::vector<std::string> default_cap_settings(const Scenario& scenario) {
   return settings;
 }
 
-std::vector<CapPoint> bucket_cap_sweep(const Scenario& scenario,
-                                       const Profile& profile,
-                                       const SweepOptions& options) {
+std::vector<CapPoint> bucket_cap_sweep(Jobs& jobs, const SweepOptions& options) {
+  const Scenario& scenario = jobs.base();
   const Bytes own = scenario.ddp.bucket_cap;
-  std::vector<CapPoint> points = {{own, true, sweep(scenario, {}, options).front()}};
-  if (!cap_matters(scenario, profile)) {
+  std::vector<CapPoint> points = {{own, true, sweep(jobs, {}, options).front()}};
+  if (!cap_matters(scenario, *jobs.profile(scenario))) {
     return points;
   }
   const std::vector<std::int64_t> caps = other_caps(own.value());
@@ -56,14 +55,13 @@ std::vector<CapPoint> bucket_cap_sweep(const Scenario& scenario,
   axis.labels = axis.values;
   SweepOptions of_caps = options;
   of_caps.skips_unpriced = true;
-  std::vector<SweepPoint> swept = sweep(scenario, {axis}, of_caps);
+  std::vector<SweepPoint> swept = sweep(jobs, {axis}, of_caps);
   for (std::size_t i = 0; i < caps.size(); ++i) {
     points.push_back({Bytes(caps[i]), false, std::move(swept[i])});
   }
   if (own.value() != kDefaultBucketCapBytes) {
-    const Scenario of_default = with_settings(scenario, {default_cap_settings(scenario)});
-    points.push_back(
-        {Bytes(kDefaultBucketCapBytes), false, sweep(of_default, {}, of_caps).front()});
+    of_caps.settings = default_cap_settings(scenario);
+    points.push_back({Bytes(kDefaultBucketCapBytes), false, sweep(jobs, {}, of_caps).front()});
   }
   std::ranges::sort(points, {}, &CapPoint::cap);
   return points;

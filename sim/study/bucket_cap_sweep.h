@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "costmodel/records/profile.h"
 #include "sim/study/sweep.h"
 
 namespace stepsim {
@@ -26,8 +25,6 @@ struct CapPoint {
 /// caps or makes buckets without one, it has a single rank, or the profile's passes include the
 /// all-reduces.
 /// Raises InputError: the unchanged scenario cannot be priced.
-[[nodiscard]] std::vector<CapPoint> bucket_cap_sweep(const Scenario& scenario,
-                                                     const Profile& profile,
-                                                     const SweepOptions& options);
+[[nodiscard]] std::vector<CapPoint> bucket_cap_sweep(Jobs& jobs, const SweepOptions& options);
 
 }  // namespace stepsim

@@ -18,19 +18,18 @@ std::vector<std::string> policy_names(const Scenario& scenario) {
 }
 
 /// What predicts one policy, by its name.
-std::function<ComparedPolicy(const std::string&)> compare_work(const Scenario& scenario,
-                                                               const Profile& profile,
-                                                               KeptRows rows) {
+std::function<ComparedPolicy(const std::string&)> compare_work(Jobs& jobs, KeptRows rows) {
   return [&, rows](const std::string& name) {
-    const BatchingPolicy& policy = find_policy(scenario, name);
+    const Job job = jobs.job(name, {});
     ComparedPolicy compared;
     PredictOptions options;
     options.training_effects = true;
     options.rows = rows;
     options.on_planned = [&](double seconds) { compared.planning_seconds = seconds; };
-    compared.prediction = predict(scenario, policy, profile, options);
+    compared.prediction = predict(job, options);
     if (compared.prediction.shapes) {
-      compared.cure = cheapest_cure(scenario, policy, profile, compared.prediction);
+      compared.cure =
+          cheapest_cure(job.scenario(), job.policy(), *job.profile(), compared.prediction);
     }
     return compared;
   };
@@ -38,21 +37,15 @@ std::function<ComparedPolicy(const std::string&)> compare_work(const Scenario& s
 
 }  // namespace
 
-std::vector<ComparedPolicy> compare_policies(const Scenario& scenario,
-                                             const Profile& profile,
+std::vector<ComparedPolicy> compare_policies(Jobs& jobs,
                                              KeptRows rows,
                                              PointRunner& runner,
                                              const ProgressCallback& on_progress) {
-  return runner.evaluate(
-      policy_names(scenario), compare_work(scenario, profile, rows), on_progress);
+  return runner.evaluate(policy_names(jobs.base()), compare_work(jobs, rows), on_progress);
 }
 
-std::size_t keep_compared(const Scenario& scenario,
-                          const Profile& profile,
-                          PointRunner& runner,
-                          const ProgressCallback& on_progress) {
-  return runner.keep(
-      policy_names(scenario), compare_work(scenario, profile, KeptRows::Rows), on_progress);
+std::size_t keep_compared(Jobs& jobs, PointRunner& runner, const ProgressCallback& on_progress) {
+  return runner.keep(policy_names(jobs.base()), compare_work(jobs, KeptRows::Rows), on_progress);
 }
 
 }  // namespace stepsim

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <set>
 #include <utility>
 
@@ -148,7 +147,9 @@ SweepPoint predict_point(Jobs& jobs,
                          const SweepOptions& options,
                          const std::vector<std::string>& values) {
   SweepPoint point;
-  const Job job = jobs.job(options.policy, values);
+  std::vector<std::string> settings = options.settings;
+  settings.insert(settings.end(), values.begin(), values.end());
+  const Job job = jobs.job(options.policy, settings);
   const Scenario& scenario = job.scenario();
   const Profile& profile = *job.profile();
   PredictOptions predict_options;
@@ -242,12 +243,11 @@ std::vector<AxisValues> all_values(const Scenario& scenario, const std::vector<S
 }
 
 /// What evaluates one point from its text.
-std::function<SweepPoint(const std::string&)> sweep_work(const Scenario& scenario,
-                                                         const SweepOptions& options) {
-  return [&options, jobs = std::make_shared<Jobs>(scenario, "--over")](const std::string& text) {
+std::function<SweepPoint(const std::string&)> sweep_work(Jobs& jobs, const SweepOptions& options) {
+  return [&](const std::string& text) {
     std::vector<std::string> values;
     read_exact(parse_json(text, "point of a sweep")["set"], values);
-    return point_or_reason(*jobs, options, values);
+    return point_or_reason(jobs, options, values);
   };
 }
 
@@ -321,11 +321,18 @@ std::string studied_policy(const Scenario& scenario,
 std::vector<SweepPoint> sweep(const Scenario& scenario,
                               const std::vector<SweepAxis>& axes,
                               const SweepOptions& options) {
-  const std::vector<AxisValues> values = all_values(scenario, axes);
+  Jobs jobs(scenario, "--over");
+  return sweep(jobs, axes, options);
+}
+
+std::vector<SweepPoint> sweep(Jobs& jobs,
+                              const std::vector<SweepAxis>& axes,
+                              const SweepOptions& options) {
+  const std::vector<AxisValues> values = all_values(jobs.base(), axes);
   PointRunner runner({options.threads});
   std::vector<SweepPoint> points = runner.evaluate(
       mapped(values, [&](const AxisValues& one) { return sweep_text_of(options, one.set); }),
-      sweep_work(scenario, options),
+      sweep_work(jobs, options),
       options.on_progress);
   for (std::size_t i = 0; i < points.size(); ++i) {
     points[i].labels = values[i].labels;
@@ -333,15 +340,15 @@ std::vector<SweepPoint> sweep(const Scenario& scenario,
   return points;
 }
 
-ReferencedSweep sweep_with_reference(const Scenario& scenario,
+ReferencedSweep sweep_with_reference(Jobs& jobs,
                                      const std::vector<SweepAxis>& axes,
                                      const std::vector<std::string>& reference,
                                      const SweepOptions& options,
                                      PointRunner& runner) {
-  const std::vector<AxisValues> values = all_values(scenario, axes);
+  const std::vector<AxisValues> values = all_values(jobs.base(), axes);
   ReferencedSweep swept;
   swept.points = runner.evaluate(
-      sweep_texts(values, reference, options), sweep_work(scenario, options), options.on_progress);
+      sweep_texts(values, reference, options), sweep_work(jobs, options), options.on_progress);
   swept.reference = std::move(swept.points.back());
   swept.points.pop_back();
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -350,13 +357,13 @@ ReferencedSweep sweep_with_reference(const Scenario& scenario,
   return swept;
 }
 
-std::size_t keep_sweep(const Scenario& scenario,
+std::size_t keep_sweep(Jobs& jobs,
                        const std::vector<SweepAxis>& axes,
                        const std::vector<std::string>& reference,
                        const SweepOptions& options,
                        PointRunner& runner) {
-  return runner.keep(sweep_texts(all_values(scenario, axes), reference, options),
-                     sweep_work(scenario, options),
+  return runner.keep(sweep_texts(all_values(jobs.base(), axes), reference, options),
+                     sweep_work(jobs, options),
                      options.on_progress);
 }
 

@@ -7,6 +7,7 @@
 #include "costmodel/base/progress_callback.h"
 #include "sim/points/point_runner.h"
 #include "sim/predict/prediction.h"
+#include "sim/predict/run/jobs.h"
 #include "sim/predict/step_picture.h"
 #include "sim/scenario/scenario.h"
 
@@ -48,17 +49,21 @@ struct SweepPoint {
 };
 
 struct SweepOptions {
-  std::string policy;                  ///< Empty: the scenario's first policy.
-  int threads = 0;                     ///< 0: one thread per core.
-  std::optional<int> picture_of_step;  ///< Draw this step of each point, or the last one it has.
-  int noise_runs = 0;                  ///< PredictOptions::noise_runs; the draws are paired.
-  bool skips_unpriced = false;         ///< False: a point that cannot be priced ends the sweep.
-  ProgressCallback on_progress = {};   ///< Called from the caller's thread only.
+  std::string policy;                       ///< Empty: the scenario's first policy.
+  std::vector<std::string> settings = {};   ///< "key=value", below those of the axes.
+  int threads = 0;                          ///< 0: one thread per core.
+  std::optional<int> picture_of_step = {};  ///< Draw this step of each point, or the last it has.
+  int noise_runs = 0;                       ///< PredictOptions::noise_runs; the draws are paired.
+  bool skips_unpriced = false;        ///< False: a point that cannot be priced ends the sweep.
+  ProgressCallback on_progress = {};  ///< Called from the caller's thread only.
 };
 
 /// Predicts every combination of the axes' values; the last axis varies fastest.
 /// Raises InputError: an axis is one cap and the scenario lists several; a point cannot be priced
 /// and SweepOptions::skips_unpriced is false.
+[[nodiscard]] std::vector<SweepPoint> sweep(Jobs& jobs,
+                                            const std::vector<SweepAxis>& axes,
+                                            const SweepOptions& options);
 [[nodiscard]] std::vector<SweepPoint> sweep(const Scenario& scenario,
                                             const std::vector<SweepAxis>& axes,
                                             const SweepOptions& options);
@@ -71,7 +76,7 @@ struct ReferencedSweep {
 
 /// Predicts the same with a runner, in place of options.threads, and `reference` beside:
 /// "key=value" texts. Raises what sweep() and PointRunner::evaluate() do.
-[[nodiscard]] ReferencedSweep sweep_with_reference(const Scenario& scenario,
+[[nodiscard]] ReferencedSweep sweep_with_reference(Jobs& jobs,
                                                    const std::vector<SweepAxis>& axes,
                                                    const std::vector<std::string>& reference,
                                                    const SweepOptions& options,
@@ -79,7 +84,7 @@ struct ReferencedSweep {
 
 /// Predicts the part of these points that is in the runner's shard, and keeps them in its store.
 /// Returns how many there are.
-std::size_t keep_sweep(const Scenario& scenario,
+std::size_t keep_sweep(Jobs& jobs,
                        const std::vector<SweepAxis>& axes,
                        const std::vector<std::string>& reference,
                        const SweepOptions& options,

@@ -52,11 +52,13 @@ void predict_and_report(const Scenario& scenario) {
   options.noise_runs = 2;
   options.threads = 1;
   const Profile profile = scenario_profile(scenario);
-  const std::vector<Prediction> predictions = predict_policies(scenario, profile, options);
+  Jobs jobs(scenario);
+  const std::vector<Prediction> predictions = predict_policies(jobs, options);
   for (const Prediction& prediction : predictions) {
     require(!run_text(scenario, prediction, {}).empty(), "no report");
   }
-  (void)prediction_json(predictions, StepRows::All).dump(-1, ' ', false, Json::error_handler_t::replace);
+  (void)prediction_json(predictions, StepRows::All)
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
   (void)steps_csv(predictions);
 }
 

@@ -35,8 +35,8 @@ constexpr const char* kCompareUsage =
 
 Answer answer_of(std::vector<ComparedPolicy> compared,
                  const Request& request,
-                 const Scenario& scenario,
-                 const Profile& profile) {
+                 const std::shared_ptr<Jobs>& jobs) {
+  const Scenario& scenario = jobs->base();
   // The forms of the answer share the rows, which very many ranks and steps fill the memory with.
   const auto shared = std::make_shared<const std::vector<Prediction>>(
       mapped(compared, [](ComparedPolicy& one) { return std::move(one.prediction); }));
@@ -57,7 +57,8 @@ Answer answer_of(std::vector<ComparedPolicy> compared,
   Answer answer;
   answer.status = all_fit ? kDone : kAnswerIsNo;
   answer.text = [=](const Screen& screen) {
-    return compare_text(scenario, *shared, planning_seconds, screen) + cures_text(*shared, cures);
+    return compare_text(jobs->base(), *shared, planning_seconds, screen) +
+           cures_text(*shared, cures);
   };
   answer.json = [=] {
     Json result = prediction_json(*shared, StepRows::Streamed);
@@ -67,27 +68,27 @@ Answer answer_of(std::vector<ComparedPolicy> compared,
   answer.streamed = shared;
   answer.csv = [=] { return summary_csv(*shared); };
   answer.html = [=, content = page_content(request, scenario)] {
-    return compare_page(content, scenario, profile, *shared, answers);
+    return compare_page(content, *jobs, *shared, answers);
   };
   return answer;
 }
 
 Answer ask_compare(const Request& request, const NoOptions&) {
-  const Scenario scenario = read_asked(request);
-  const Profile profile = scenario_profile(scenario);
+  const auto jobs = std::make_shared<Jobs>(read_asked(request));
+  const Scenario& scenario = jobs->base();
+  (void)jobs->profile(scenario);  // What is wrong with it comes before any work.
   PointRunner runner = point_runner(request, scenario);
   Progress progress(fmt::format("predicting {} policies", scenario.policies.size()));
   if (!runner.shard().is_all()) {
-    const std::size_t kept = keep_compared(scenario, profile, runner, progress.callback());
+    const std::size_t kept = keep_compared(*jobs, runner, progress.callback());
     progress.done();
     return shard_answer(runner, kept);
   }
   // Points that are kept may be asked for another form of the answer.
   const KeptRows rows = request.points.resume.empty() ? request.rows() : KeptRows::Rows;
-  std::vector<ComparedPolicy> compared =
-      compare_policies(scenario, profile, rows, runner, progress.callback());
+  std::vector<ComparedPolicy> compared = compare_policies(*jobs, rows, runner, progress.callback());
   progress.done();
-  return answer_of(std::move(compared), request, scenario, profile);
+  return answer_of(std::move(compared), request, jobs);
 }
 
 }  // namespace

@@ -92,6 +92,8 @@ PointRunner point_runner(const Request& request, const Scenario& scenario) {
   sources.threads = options.threads;
   sources.peers = request.peers;
   sources.parts = request.parts;
+  sources.elsewhere = request.elsewhere;
+  sources.serve = request.serve;
   if (!options.shard.empty()) {
     sources.shard = asked_shard(request);
   }

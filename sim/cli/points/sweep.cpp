@@ -50,18 +50,18 @@ constexpr const char* kSweepUsage =
 
 /// The points, and a timeline of each one when one key is swept.
 std::string sweep_page(PageContent content,
-                       const Scenario& scenario,
-                       const Profile& profile,
+                       Jobs& jobs,
                        const std::vector<SweepAxis>& axes,
                        const SweepReport& report) {
+  const Scenario& scenario = jobs.base();
   content.result = sweep_json(axes, report);
   content.headline = sweep_headline(axes, report);
   content.warnings = sweep_warnings(axes, report);
   content.sweep_columns = page_sweep_columns(sweeps_only_caps(axes));
   if (axes.size() == 1) {
-    add_sweep(scenario, axes.front(), report, content);
+    add_sweep(jobs, axes.front(), report, content);
   }
-  return page_text(page_data(scenario, profile, std::move(content)));
+  return page_text(page_data(scenario, *jobs.profile(scenario), std::move(content)));
 }
 
 /// The options that say what training costs.
@@ -86,8 +86,9 @@ Answer ask_sweep(const Request& request, const SweepQuestion& question) {
     request.fail("give --over KEY=VALUES");
   }
   const std::vector<SweepAxis> axes = mapped(question.over, parse_sweep_axis);
-  const Scenario scenario = asked.read();
-  const Profile profile = scenario_profile(scenario);
+  const auto jobs = std::make_shared<Jobs>(asked.read(), "--over");
+  const Scenario& scenario = jobs->base();
+  (void)jobs->profile(scenario);  // What is wrong with it comes before any work.
   SweepOptions options;
   options.policy =
       studied_policy(scenario, "--over", mapped(axes, &SweepAxis::key), question.policy);
@@ -98,19 +99,21 @@ Answer ask_sweep(const Request& request, const SweepQuestion& question) {
   options.on_progress = progress.callback();
   if (!runner.shard().is_all()) {
     const std::size_t kept =
-        keep_sweep(scenario, axes, sweep_reference(scenario, axes), options, runner);
+        keep_sweep(*jobs, axes, sweep_reference(scenario, axes), options, runner);
     progress.done();
     return shard_answer(runner, kept);
   }
-  const SweepReport report = sweep_report(scenario, axes, options, runner, goal);
+  const SweepReport report = sweep_report(*jobs, axes, options, runner, goal);
   progress.done();
   Answer answer;
   answer.status = any_fits(report) ? kDone : kAnswerIsNo;
-  answer.text = [=](const Screen& screen) { return sweep_text(scenario, axes, report, screen); };
+  answer.text = [=](const Screen& screen) {
+    return sweep_text(jobs->base(), axes, report, screen);
+  };
   answer.json = [=] { return sweep_json(axes, report); };
   answer.csv = [=] { return sweep_csv(axes, report); };
   answer.html = [=, content = page_content(request, scenario)] {
-    return sweep_page(content, scenario, profile, axes, report);
+    return sweep_page(content, *jobs, axes, report);
   };
   return answer;
 }

@@ -124,44 +124,48 @@ class Verification {
 
 /// What a page shows of a policy beside the search: its timeline, its steps, and where it is in the
 /// picture of the front. Returns its prediction.
-Prediction add_step(const Scenario& scenario, const std::string& policy, PageContent& content) {
+Prediction add_step(Jobs& jobs,
+                    const std::string& policy,
+                    const std::vector<std::string>& settings,
+                    PageContent& content) {
   PredictOptions options;
   options.training_effects = true;
-  Prediction prediction =
-      predict(scenario, find_policy(scenario, policy), scenario_profile(scenario), options);
-  content.series.push_back(series_json(prediction, scenario.warmup_steps));
-  add_timeline(scenario, prediction, content);
+  Prediction prediction = predict(jobs.job(policy, settings), options);
+  add_timeline(jobs, settings, prediction, content);
   return prediction;
 }
 
 /// The search, and a step of its best setting beside one of the best policy as it stands.
 std::string tune_page(PageContent content,
-                      const Scenario& scenario,
+                      Jobs& jobs,
                       const TuneSpace& space,
                       const TuneResult& result) {
+  const Scenario& scenario = jobs.base();
   content.result = tune_page_json(scenario, space, result);
   content.headline = tune_headline(space, result);
   std::vector<Prediction> shown;
-  const TuneReference* own = best_reference(result);
-  if (own != nullptr) {
-    shown.push_back(add_step(scenario, own->policy, content));
+  const auto add_series = [&](Prediction prediction) {
+    content.series.push_back(series_json(prediction, scenario.warmup_steps));
+    shown.push_back(std::move(prediction));
+  };
+  if (const TuneReference* own = best_reference(result)) {
+    add_series(add_step(jobs, own->policy, {}, content));
     content.result["own"] = tune_own_json(shown.back(), scenario.warmup_steps);
   }
-  if (result.finalists.empty()) {
-    content.warnings = note_texts(shown);
-    return page_text(page_data(scenario, scenario_profile(scenario), std::move(content)));
+  if (!result.finalists.empty()) {
+    const TuneChoice& best = result.finalists.front().choice;
+    const std::string& policy = space.policies()[best.policy].name;
+    content.recommended = "tuned " + policy;
+    const std::vector<std::string> settings = space.settings(best);
+    Prediction prediction = add_step(jobs, policy, settings, content);
+    prediction.policy = content.recommended;
+    content.timelines.back()["policy"] = content.recommended;
+    add_series(std::move(prediction));
+    add_blame(jobs.job(policy, settings), content);
+    content.blame.back()["policy"] = content.recommended;
   }
-  const TuneChoice& best = result.finalists.front().choice;
-  const std::string& policy = space.policies()[best.policy].name;
-  content.recommended = "tuned " + policy;
-  std::vector<std::string> set = space.settings(best);
-  set.push_back(fmt::format("policy.{}.name={}", policy, content.recommended));
-  const Scenario tuned = with_settings(scenario, {set});
-  shown.push_back(add_step(tuned, content.recommended, content));
-  const Profile profile = scenario_profile(tuned);
-  add_blame(tuned, find_policy(tuned, content.recommended), profile, content);
   content.warnings = note_texts(shown);
-  return page_text(page_data(scenario, profile, std::move(content)));
+  return page_text(page_data(scenario, *jobs.profile(scenario), std::move(content)));
 }
 
 /// The first finalists, and the best policy as the scenario has it.
@@ -209,7 +213,8 @@ Answer ask_tune(const Request& request, const TuneQuestion& question) {
   PointRunner runner = point_runner(request, scenario);
   Progress progress(fmt::format("searching {} points", space.size()));
   options.on_progress = progress.callback();
-  const auto result = std::make_shared<TuneResult>(tune(scenario, space, options, runner));
+  const auto jobs = std::make_shared<Jobs>(scenario, space.option());
+  const auto result = std::make_shared<TuneResult>(tune(*jobs, space, options, runner));
   progress.done();
   std::string written;
   if (question.verify > 0 && !result->finalists.empty()) {
@@ -224,7 +229,7 @@ Answer ask_tune(const Request& request, const TuneQuestion& question) {
   answer.json = [=] { return tune_json(scenario, space, *result); };
   answer.csv = [=] { return tune_csv(space, *result); };
   answer.html = [=, content = page_content(request, scenario)] {
-    return tune_page(content, scenario, space, *result);
+    return tune_page(content, *jobs, space, *result);
   };
   return answer;
 }

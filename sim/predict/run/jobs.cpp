@@ -43,8 +43,8 @@ std::string settings_until(Stage stage, const std::vector<std::string>& settings
 
 }  // namespace
 
-Jobs::Jobs(const Scenario& scenario, std::string option)
-    : scenario_(scenario), option_(std::move(option)) {}
+Jobs::Jobs(Scenario scenario, std::string option)
+    : scenario_(std::move(scenario)), option_(std::move(option)) {}
 
 Scenario Jobs::scenario(const std::vector<std::string>& settings) const {
   return with_settings(scenario_, {settings, option_});

@@ -20,9 +20,11 @@ namespace stepsim {
 /// All members may be called from several threads at once.
 class Jobs {
  public:
-  /// `option`: what gives the settings, for messages: "--over". The scenario must outlive the jobs.
-  Jobs(const Scenario& scenario, std::string option);
+  /// `option`: what gives the settings, for messages: "--over".
+  explicit Jobs(Scenario scenario, std::string option = "--set");
 
+  /// The scenario as it stands.
+  [[nodiscard]] const Scenario& base() const { return scenario_; }
   /// The scenario under settings, "key=value" texts. Raises InputError as parse_scenario().
   [[nodiscard]] Scenario scenario(const std::vector<std::string>& settings) const;
   /// scenario_profile() of such a scenario.
@@ -43,7 +45,7 @@ class Jobs {
                                  const std::vector<std::string>& settings);
   void forget_oldest();
 
-  const Scenario& scenario_;
+  Scenario scenario_;
   std::string option_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Profile>> profiles_;  ///< By path.

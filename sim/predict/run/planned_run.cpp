@@ -1,6 +1,7 @@
 #include "sim/predict/run/planned_run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -39,11 +40,18 @@ class Numbers {
   std::map<Thing, std::uint32_t> known_;
 };
 
+std::atomic<std::int64_t> planned_count{0};
+
 }  // namespace
+
+std::int64_t runs_planned() {
+  return planned_count;
+}
 
 PlannedRun plan_run(const Scenario& scenario,
                     const BatchingPolicy& policy,
                     const Profile& profile) {
+  ++planned_count;
   PlannedRun planned;
   Numbers<std::pair<BatchShape, std::int64_t>> batches;
   Numbers<BatchShape> shapes;

@@ -41,6 +41,9 @@ struct PlannedRun {
                                   const BatchingPolicy& policy,
                                   const Profile& profile);
 
+/// How often plan_run() has been called, for tests.
+[[nodiscard]] std::int64_t runs_planned();
+
 /// The shape that caches know a batch by: of varlen attention its tokens alone.
 [[nodiscard]] BatchShape cached_shape(const Scenario& scenario, const BatchShape& batch);
 

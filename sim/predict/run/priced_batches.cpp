@@ -1,5 +1,6 @@
 #include "sim/predict/run/priced_batches.h"
 
+#include <atomic>
 #include <cstdint>
 #include <utility>
 
@@ -15,7 +16,13 @@ double empty_block_seconds(const Scenario& scenario, const Profile& profile) {
   return prices_empty_blocks(profile) ? 0 : scenario.varlen.empty_block_seconds.value_or(0);
 }
 
+std::atomic<std::int64_t> priced_count{0};
+
 }  // namespace
+
+std::int64_t batches_priced() {
+  return priced_count;
+}
 
 PricedBatches::PricedBatches(const Scenario& scenario,
                              std::shared_ptr<const Profile> profile,
@@ -24,6 +31,7 @@ PricedBatches::PricedBatches(const Scenario& scenario,
       profile_(std::move(profile)),
       costs_(cost_model(scenario_, *profile_)),
       lowering_(scenario_, *costs_, empty_block_seconds(scenario_, *profile_)) {
+  ++priced_count;
   (void)lowering_.ddp_work(OpClass::Optimizer, parameter_count(scenario_.model));
   lowering_.price_ddp_work(OpClass::Optimizer);
   prices_ = mapped(planned.priced_shapes,

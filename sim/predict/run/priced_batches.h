@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -39,5 +40,8 @@ class PricedBatches {
   std::vector<PricedBatch> prices_;
   double kernel_seconds_ = 0;
 };
+
+/// How many there have been, for tests.
+[[nodiscard]] std::int64_t batches_priced();
 
 }  // namespace stepsim

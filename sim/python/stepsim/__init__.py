@@ -29,11 +29,13 @@ from . import results
 from .advise import advise
 from .catalog import buckets, lengths_of, models, others, policies, profiles, replay
 from .errors import InputError, MachineError
+from .job import Job
 from .records import Plan, Profile, RunRecord
 from .scenario import Scenario
 
 __all__ = [
     "InputError",
+    "Job",
     "MachineError",
     "Plan",
     "Profile",

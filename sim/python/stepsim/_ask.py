@@ -1,5 +1,6 @@
 """Asks questions inside this process, with a progress bar for long ones."""
 
+import os
 import sys
 import time
 import warnings
@@ -45,7 +46,27 @@ class _Bar:
             self._bar.close()
 
 
-def ask(question, options, scenario_text=None, progress=None):
+def _serve(question, given, scenario_text, points):
+    return _core.serve_points(question, given, scenario_text, points)
+
+
+def _served_by(executor, question, given, scenario_text):
+    """Returns a function that has an executor compute points: [point] in, [point] results out."""
+    alone = [(name, value) for name, value in given if name != "threads"] + [("threads", 1)]
+    workers = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+
+    def serve(points):
+        size = max(1, -(-len(points) // (2 * workers)))  # A worker shares what its points share.
+        futures = [
+            executor.submit(_serve, question, alone, scenario_text, points[first:first + size])
+            for first in range(0, len(points), size)
+        ]
+        return [result for future in futures for result in future.result()]
+
+    return serve
+
+
+def ask(question, options, scenario_text=None, progress=None, executor=None):
     """Returns the _core.Answer of a question.
 
     Args:
@@ -53,13 +74,15 @@ def ask(question, options, scenario_text=None, progress=None):
             out.
         progress: True or False; None: where a person looks at the output, a terminal or a
             notebook. Or a function that is called as progress(what, share), share from 0 to 1.
+        executor: Computes the points of a study, where the question has points.
     """
     if progress is None:
         progress = _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
     bar = _Bar() if progress is True else None
     given = [(name, value) for name, value in options.items() if value is not None and value is not False]
     try:
-        answer = _core.ask(question, given, scenario_text, bar or progress or None)
+        elsewhere = executor and _served_by(executor, question, given, scenario_text)
+        answer = _core.ask(question, given, scenario_text, bar or progress or None, elsewhere)
     finally:
         if bar is not None:
             bar.close()

@@ -96,7 +96,21 @@ def ask(
     options: List[Tuple[str, Any]],
     scenario_text: Optional[str] = ...,
     progress: Optional[Callable[[str, float], None]] = ...,
+    elsewhere: Optional[Callable[[List[str]], List[str]]] = ...,
 ) -> Answer: ...
+def serve_points(
+    question: str,
+    options: List[Tuple[str, Any]],
+    scenario_text: Optional[str],
+    points: List[str],
+) -> List[str]: ...
+
+class Jobs:
+    def __init__(self, file: str, text: Optional[str], set: List[str]) -> None: ...
+    def predict(
+        self, settings: List[str], policy: str, noise: bool, steps: bool
+    ) -> Dict[str, Any]: ...
+
 def questions() -> List[Dict[str, Any]]: ...
 def scenario_facts(
     file: str, text: Optional[str], set: List[str]

@@ -14,6 +14,8 @@ ROWS: Dict[str, Dict[str, Any]] = {row["name"]: row for row in _core.questions()
 _ELSEWHERE = ("csv", "html", "json", "quiet", "report")
 _TYPES = {"flag": bool, "text": str, "texts": List[str], "number": float, "whole number": int,
           "range": tuple, "whole numbers": List[int]}
+_EXECUTOR = ("A concurrent.futures.Executor, as of a process pool or Dask, whose workers compute the "
+             "points; None: threads.")
 _PROGRESS = "True, False or a function (what, share); None: a bar where a person looks on."
 
 R = TypeVar("R")
@@ -61,12 +63,13 @@ class _Arguments:
         self.names = [one for one in self.positional if one != "progress"]
         self.names += [one for one in own if one not in self.names]
         self.rows = {one: options[renamed.get(one, one)] for one in self.names}
+        self.extras = ["executor", "progress"] if row["points"] else ["progress"]
         self._required = required
 
     def _parameter(self, name):
         by_place = name in self.positional
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if by_place else inspect.Parameter.KEYWORD_ONLY
-        if name == "progress":
+        if name in self.extras:
             return inspect.Parameter(name, kind, default=None)
         row = self.rows[name]
         default = None if row["default"] in ("", []) else row["default"]
@@ -78,7 +81,7 @@ class _Arguments:
 
     def signature(self, is_method, returned):
         own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)] if is_method else []
-        rest = [one for one in (*self.names, "progress") if one not in self.positional]
+        rest = [one for one in (*self.names, *self.extras) if one not in self.positional]
         parameters = [self._parameter(one) for one in (*self.positional, *rest)]
         return inspect.Signature([*own, *parameters], return_annotation=returned)
 
@@ -97,6 +100,7 @@ def _doc(row, words, returned):
     paragraph = row["usage"].split("\n\n")[1].strip()
     lines = [_sentence(row["summary"]), "", _sentence(paragraph), "", "Args:"]
     lines += [f"    {name}: {text}" for name, text in words.items()]
+    lines += [f"    executor: {_EXECUTOR}"] if row["points"] else []
     lines += [f"    progress: {_PROGRESS}", "", f"Returns a {returned}."]
     return "\n".join(lines)
 
@@ -135,7 +139,8 @@ def made(
 
     Args:
         kind: Makes the result of the _core.Answer.
-        ask: Called as ask([self,] question, options, progress).
+        ask: Called as ask([self,] question, options, progress=…); with executor=… where a question
+            has points.
         order: The arguments that may be given by position; all other options of the row follow as
             keywords. None: all, in the order of the row.
         required: Arguments without a default.
@@ -155,12 +160,12 @@ def made(
         _check_names(name, signature, keywords)
         bound = signature.bind(*given, **keywords).arguments
         scenario = [bound.pop("self")] if method else []
-        progress = bound.pop("progress", None)
+        extras = {one: bound.pop(one, None) for one in arguments.extras}
         values = dict(fixed)
         for one, value in bound.items():
             of = arguments.rows[one]
             values[of["name"]] = _value(of, convert.get(one), value)
-        return kind(ask(*scenario, question, values, progress))
+        return kind(ask(*scenario, question, values, **extras))
 
     function.__name__, function.__qualname__ = name, f"Scenario.{name}" if method else name
     function.__doc__ = _doc(row, arguments.words(words), f"results.{kind.__name__}" if inspect.isclass(kind) else "text")

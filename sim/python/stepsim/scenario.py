@@ -1,5 +1,6 @@
 """Scenarios, and the questions that one can ask about them."""
 
+import functools
 import os
 import pathlib
 import tempfile
@@ -12,10 +13,34 @@ from .errors import InputError, MachineError
 from .records import Plan, RunRecord
 
 
-def _setting(key, value):
+def setting(key, value):
+    """A key and its value as one text, as --set takes it."""
     if not isinstance(key, str):
         raise TypeError(f"a key is a text such as 'ddp.bucket_cap', not {key!r}")
     return f"{key}={value if isinstance(value, str) else _toml.value_text(value)}"
+
+
+class _Lengths:
+    """Lengths of samples in place of a scenario's data. They stay an array until a question is
+    asked, and pickle as one."""
+
+    def __init__(self, lengths):
+        self._lengths = lengths
+
+    @functools.cached_property
+    def _folder(self):
+        folder = tempfile.TemporaryDirectory(prefix="stepsim-")
+        file = pathlib.Path(folder.name) / "lengths.txt"
+        file.write_text("\n".join(map(str, self._lengths.tolist())) + "\n", encoding="ascii")
+        return folder
+
+    @property
+    def settings(self):
+        return [setting("data.lengths", {"file": pathlib.Path(self._folder.name) / "lengths.txt"}),
+                setting("data.samples", len(self._lengths))]
+
+    def __reduce__(self):
+        return type(self), (self._lengths,)
 
 
 def _milliseconds(time):
@@ -32,9 +57,9 @@ def _report(answer) -> str:
     return answer.text()
 
 
-def _answer(scenario, question, options, progress=None):
+def _answer(scenario, question, options, progress=None, executor=None):
     about = {"scenario": scenario.file, "set": scenario.settings or None}
-    return ask(question, {**about, **options}, scenario._text, progress)
+    return ask(question, {**about, **options}, scenario._text, progress, executor)
 
 
 def _method(question, kind=results.Result, order=None, **more):
@@ -61,7 +86,6 @@ class Scenario:
 
     def __init__(self, source, lengths=None):
         self._set = []
-        self._folder = None  # Of a file with lengths.
         if isinstance(source, dict):
             self._file = "scenario.toml"
             self._text = _toml.document_text(source)
@@ -94,7 +118,8 @@ class Scenario:
     @property
     def settings(self) -> List[str]:
         """What set() changed, as --set takes it."""
-        return list(self._set)
+        return [one for given in self._set
+                for one in (given.settings if isinstance(given, _Lengths) else [given])]
 
     def set(self, key, value) -> "Scenario":
         """Returns a scenario with another value of a key, and leaves this one as it is:
@@ -108,30 +133,25 @@ class Scenario:
         if key == "data.lengths" and not isinstance(value, (str, dict)):
             other._set_lengths(value)
         else:
-            other._set.append(_setting(key, value))
+            other._set.append(setting(key, value))
         return other
 
     def _set_lengths(self, lengths):
         from .lengths import checked_lengths
 
-        lengths = checked_lengths(lengths)
-        self._folder = tempfile.TemporaryDirectory(prefix="stepsim-")
-        file = pathlib.Path(self._folder.name) / "lengths.txt"
-        file.write_text("\n".join(map(str, lengths.tolist())) + "\n", encoding="ascii")
-        self._set.append(_setting("data.lengths", {"file": file}))
-        self._set.append(_setting("data.samples", len(lengths)))
+        self._set.append(_Lengths(checked_lengths(lengths)))
 
     def copy(self) -> "Scenario":
         """Returns another scenario that is the same."""
         other = type(self)({})
-        other._file, other._text, other._folder = self._file, self._text, self._folder
+        other._file, other._text = self._file, self._text
         other._set = list(self._set)
         return other
 
     def __repr__(self):
         changed = f", {len(self._set)} keys set" if self._set else ""
         try:
-            about = _core.scenario_facts(self._file, self._text, self._set)
+            about = _core.scenario_facts(self._file, self._text, self.settings)
         except (InputError, MachineError):
             return f"<stepsim.Scenario {self._file}{changed}>"
         return (f"<stepsim.Scenario {about['name']}: {about['ranks']} ranks, policies "

@@ -287,11 +287,11 @@ bool is_better(const TuneResult& result) {
          (own == nullptr || !own->meets_limits || own->gain.is_certain());
 }
 
-TuneResult tune(const Scenario& scenario,
+TuneResult tune(Jobs& jobs,
                 const TuneSpace& space,
                 const TuneOptions& options,
                 PointRunner& runner) {
-  Jobs jobs(scenario, space.option());
+  const Scenario& scenario = jobs.base();
   const std::function<TunePrice(const std::string&)> compute = [&](const std::string& text) {
     return price_of(jobs, text);
   };

@@ -107,7 +107,7 @@ struct TuneResult : LeftOut {
 /// noise, under the same errors.
 ///
 /// Raises InputError: no point is left that could run if it had the memory.
-[[nodiscard]] TuneResult tune(const Scenario& scenario,
+[[nodiscard]] TuneResult tune(Jobs& jobs,
                               const TuneSpace& space,
                               const TuneOptions& options,
                               PointRunner& runner);

@@ -117,7 +117,8 @@ TEST_CASE("bucket caps that no price covers are left out with the reason") {
   const Scenario scenario = parse_scenario(kPageBlocks, "blocks.toml");
   SweepOptions options;
   options.picture_of_step = 2;
-  std::vector<CapPoint> caps = bucket_cap_sweep(scenario, scenario_profile(scenario), options);
+  Jobs jobs(scenario);
+  std::vector<CapPoint> caps = bucket_cap_sweep(jobs, options);
   REQUIRE(caps.size() == 13);
   CHECK(caps[0].own);
   CHECK(caps[5].cap == Bytes(kDefaultBucketCapBytes));
@@ -133,7 +134,8 @@ TEST_CASE("caps are not varied where they change nothing") {
   const std::vector<std::string> single = {"ddp.bucket_rule=single"};
   const Scenario scenario = parse_scenario(kPageBlocks, "blocks.toml", single);
   options.picture_of_step = 2;
-  const auto caps = bucket_cap_sweep(scenario, scenario_profile(scenario), options);
+  Jobs jobs(scenario);
+  const auto caps = bucket_cap_sweep(jobs, options);
   REQUIRE(caps.size() == 1);
   std::vector<std::string> warnings;
   const Json json = cap_timelines_json(caps, warnings);

@@ -31,7 +31,7 @@ Scenario blocks(const std::vector<std::string>& overrides = {}) {
 }
 
 Blame blame_of(const Scenario& scenario) {
-  return blame(scenario, scenario.policies.front(), scenario_profile(scenario));
+  return blame(Job(scenario, scenario.policies.front(), scenario_profile(scenario)));
 }
 
 const Saving& find(const Blame& result, Change change, int rank = -1) {

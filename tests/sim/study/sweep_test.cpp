@@ -8,6 +8,7 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/report/sweep_report.h"
+#include "sim/study/blame.h"
 #include "sim/study/bucket_cap_sweep.h"
 #include "tests/approx.h"
 #include "tests/sim/scenario/scenario_text.h"
@@ -126,13 +127,14 @@ TEST_CASE("sweep: DDP's default is what it is where nobody states a cap") {
     PointRunner runner;
     SweepOptions options;
     options.noise_runs = PredictOptions().noise_runs;
-    const SweepReport report = sweep_report(scenario, axes, options, runner);
+    Jobs jobs(scenario, "--over");
+    const SweepReport report = sweep_report(jobs, axes, options, runner);
     CHECK(report.rows[0].point.buckets == 1);
     CHECK(report.reference.buckets == 2);
     CHECK(report.reference.prediction.summary.step_time_ms.mean ==
           step_ms(parse_scenario(newest, "blocks.toml", {})));
     CHECK(report.reference_name == "DDP's default of 25 MiB after a first bucket of 1 MiB");
-    const std::vector<CapPoint> caps = bucket_cap_sweep(scenario, scenario_profile(scenario), {});
+    const std::vector<CapPoint> caps = bucket_cap_sweep(jobs, {});
     const auto standard = std::ranges::find(caps, Bytes(25 << 20), &CapPoint::cap);
     REQUIRE(standard != caps.end());
     CHECK(standard->point.buckets == 2);
@@ -163,4 +165,22 @@ TEST_CASE("sweep: the last bucket is priced as the run's own collectives are") {
   const std::vector<SweepPoint> points =
       sweep(scenario, {parse_sweep_axis("ddp.bucket_cap=25 MiB")}, sweep_options);
   CHECK(points.front().last_bucket_ms == Approx(last_ms).epsilon(1e-6));
+}
+
+TEST_CASE("sweep: 40 bucket caps plan and price once, and a page of them nothing more") {
+  const Scenario scenario = read_scenario(test::source_root() + "/scenarios/bucket_valley.toml");
+  Jobs jobs(scenario, "--over");
+  const auto made = [planned = runs_planned(), priced = batches_priced()] {
+    return std::pair(runs_planned() - planned, batches_priced() - priced);
+  };
+  SweepOptions options;
+  CHECK(sweep(jobs, {parse_sweep_axis("ddp.bucket_cap=1MiB..40MiB:+1MiB")}, options).size() == 40);
+  CHECK(made() == std::pair(std::int64_t{1}, std::int64_t{1}));
+  options.picture_of_step = 2;
+  CHECK(sweep(jobs, {parse_sweep_axis("ddp.bucket_cap=1MiB..40MiB:+1MiB")}, options).size() == 40);
+  CHECK(bucket_cap_sweep(jobs, options).size() > 10);
+  (void)blame(jobs.job("", {}));
+  CHECK(made() == std::pair(std::int64_t{1}, std::int64_t{1}));
+  CHECK(sweep(jobs, {parse_sweep_axis("ddp.set_to_none=true,false")}, options).size() == 2);
+  CHECK(made() == std::pair(std::int64_t{1}, std::int64_t{3}));
 }

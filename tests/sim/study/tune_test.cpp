@@ -39,7 +39,8 @@ std::vector<SweepAxis> tuned_axes(const Overrides& texts) {
 
 TuneResult tuned(const Scenario& scenario, const TuneSpace& space, const TuneOptions& options) {
   PointRunner runner;
-  return tune(scenario, space, options, runner);
+  Jobs jobs(scenario, space.option());
+  return tune(jobs, space, options, runner);
 }
 
 /// Many short samples and some long ones, with which the short ones are padded; no profile is

@@ -13,6 +13,7 @@
 
 #include "sim/ddp/closed_form.h"
 #include "sim/engine/event_queue.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_simulator.h"
 #include "tests/oracles/step_simulator.h"
 #include "tests/sim/ddp/step_program.h"

@@ -25,6 +25,15 @@ BatchShape shape_of(const Scenario& scenario, const MicroBatch& batch) {
   return shape;
 }
 
+/// What prices depend on. Without varlen attention that is whether there is padding, which asks for
+/// kernels that take a mask, but not how much.
+BatchShape priced_shape(const Scenario& scenario, BatchShape shape) {
+  if (!is_varlen(scenario)) {
+    shape.useful_tokens = shape.has_padding() ? 0 : shape.padded_tokens();
+  }
+  return shape;
+}
+
 /// Numbers things in the order in which they are first met.
 template <typename Thing>
 class Numbers {
@@ -65,8 +74,7 @@ PlannedRun plan_run(const Scenario& scenario,
         if (!is_new) {
           return;
         }
-        BatchShape priced = one.shape;
-        priced.useful_tokens = is_varlen(scenario) ? priced.useful_tokens : priced.padded_tokens();
+        const BatchShape priced = priced_shape(scenario, one.shape);
         const auto [price, is_new_shape] = shapes.number(priced);
         if (is_new_shape) {
           planned.priced_shapes.push_back(priced);

@@ -100,6 +100,27 @@ TEST_CASE("a step is its slowest rank's compute and the all-reduce behind it") {
   CHECK(prediction.summary.scaling_efficiency() == Approx(15.36 / 16.36));
 }
 
+TEST_CASE("a padded batch is priced with the kernels that take a mask, one of its shape without") {
+  Profile profile = flat_profile(4);
+  for (OpCost& cost : profile.ops) {
+    if (cost.op_class == OpClass::AttentionScores) {
+      cost.features = {"padded*length^2"};
+      cost.coefficients = {1e-9};
+    }
+  }
+  const auto forward_ms = [&](const std::string& lengths) {
+    const Scenario scenario = token_skew({"data.samples=3072", "data.lengths=" + lengths});
+    const Prediction prediction =
+        predict(scenario, find_policy(scenario, "variable_fixed"), profile, {.noise_runs = 0});
+    return prediction.summary.forward_ms;
+  };
+  // Batches of 8 samples, padded to 100: with padding, attention takes 8 * 100^2 ns a layer more.
+  const double without = forward_ms("{constant=100}");
+  const double with = forward_ms("{uniform=[99,100],seed=1}");
+  const int layers = token_skew().model.layers;
+  CHECK(with - without == Approx(layers * 8e-2 * 255 / 256).epsilon(0.02));
+}
+
 TEST_CASE("ranks that the profile knows as unequal are as slow as those of the scenario") {
   const auto predicted = [&](const Scenario& scenario, const Profile& profile) {
     return prediction_json(

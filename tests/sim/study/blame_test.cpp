@@ -9,7 +9,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
-#include "sim/predict/run/run.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/report/blame_report.h"
 #include "tests/approx.h"
 #include "tests/sim/scenario/scenario_text.h"

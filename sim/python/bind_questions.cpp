@@ -64,6 +64,7 @@ std::vector<std::string> serve_points(const std::string& name,
   Request request;
   request.scenario_text = std::move(scenario_text);
   request.serve = points;
+  request.wants_all_forms = true;  // As whoever asks for them does.
   const py::gil_scoped_release released;
   try {
     (void)ask(question_named(name), values, std::move(request));

@@ -9,6 +9,7 @@
 #include "sim/batching/sort_window.h"
 #include "sim/predict/counterfactual.h"
 #include "sim/predict/note.h"
+#include "sim/predict/run/job.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {

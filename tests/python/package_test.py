@@ -460,5 +460,36 @@ def test_the_stub_lists_what_the_extension_has():
     assert stated == found, (set(stated) ^ set(found), stated, found)
 
 
+def test_a_job_predicts_as_its_scenario_does():
+    scenario = stepsim.Scenario("token_skew").set("scenario.steps", 6)
+    job = stepsim.Job(scenario)
+    for settings in ({}, {"ddp.bucket_cap": 1 << 20}, {"ddp.set_to_none": True}, {"cluster.skew": 0.2}):
+        changed = scenario
+        for key, value in settings.items():
+            changed = changed.set(key, value)
+        for policy in ("uniform", "token_budget"):
+            alone = changed.run(policy).prediction
+            assert job.predict(settings, policy, steps=True) == alone
+            assert job.predict(settings, policy, noise=False).interval90_ms[0] <= alone.step_ms_max
+    assert job.predict(steps=True).steps["step_ms"].size == 6 * 4
+    assert "token_skew" in repr(job)
+    for wrong in ({"ddp.bucket_cpa": 1}, {"cluster.ranks": 0}):
+        try:
+            job.predict(wrong)
+        except stepsim.InputError as error:
+            assert next(iter(wrong)) in str(error)
+            continue
+        raise AssertionError(wrong)
+
+
+def test_jobs_and_scenarios_with_lengths_pickle():
+    scenario = stepsim.Scenario(OWN, lengths=[12, 480, 77, 31] * 64)
+    same = pickle.loads(pickle.dumps(scenario))
+    del scenario
+    assert same.run().to_json() == stepsim.Scenario(OWN, lengths=[12, 480, 77, 31] * 64).run().to_json()
+    job = pickle.loads(pickle.dumps(stepsim.Job(same)))
+    assert job.predict() == stepsim.Job(same).predict()
+
+
 if __name__ == "__main__":
     sys.exit(small_runner.main(globals()))

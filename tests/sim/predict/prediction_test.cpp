@@ -117,7 +117,7 @@ TEST_CASE("a padded batch is priced with the kernels that take a mask, one of it
   // Batches of 8 samples, padded to 100: with padding, attention takes 8 * 100^2 ns a layer more.
   const double without = forward_ms("{constant=100}");
   const double with = forward_ms("{uniform=[99,100],seed=1}");
-  const int layers = token_skew().model.layers;
+  const auto layers = static_cast<double>(token_skew().model.layers);
   CHECK(with - without == Approx(layers * 8e-2 * 255 / 256).epsilon(0.02));
 }
 

@@ -21,6 +21,8 @@ template <typename... Functions>
 struct Overloaded : Functions... {
   using Functions::operator()...;
 };
+template <typename... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;  // Clang 14 does not find it by itself.
 
 /// "0 or more", "above 0 and at most 100", "from 0 to 100".
 std::string limits_text(const OptionLimits& limits) {

@@ -25,8 +25,8 @@ struct PlannedRun {
   std::vector<RunBatch> different;
   /// Which of the different ones each micro-batch is: by step, then rank, then micro-batch.
   std::vector<std::uint32_t> batches;
-  /// The shapes that prices depend on, each once. Without varlen attention the useful tokens are all
-  /// of them, or 0 where there is padding: how much does not matter.
+  /// The shapes that prices depend on, each once. Without varlen attention the useful tokens are
+  /// all of them, or 0 where there is padding: how much does not matter.
   std::vector<BatchShape> priced_shapes;
 
   /// One micro-batch by its number.

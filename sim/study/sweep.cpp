@@ -130,17 +130,26 @@ void add_range(SweepAxis& axis, const std::string& text, const std::string& spec
   }
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::size_t from = 0;
-  while (true) {
-    const std::size_t end = text.find(separator, from);
-    parts.push_back(text.substr(from, end - from));
-    if (end == std::string::npos) {
-      return parts;
+/// The values of a list; commas inside of brackets and quotes belong to a value.
+std::vector<std::string> listed_values(const std::string& text) {
+  std::vector<std::string> values(1);
+  int depth = 0;
+  char quote = 0;
+  for (const char c : text) {
+    if (c == ',' && depth == 0 && quote == 0) {
+      values.emplace_back();
+      continue;
     }
-    from = end + 1;
+    values.back() += c;
+    if (quote != 0) {
+      quote = c == quote ? 0 : quote;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else {
+      depth += (c == '[' || c == '{' ? 1 : 0) - (c == ']' || c == '}' ? 1 : 0);
+    }
   }
+  return values;
 }
 
 SweepPoint predict_point(Jobs& jobs,
@@ -283,7 +292,7 @@ SweepAxis parse_sweep_axis(const std::string& text) {
     add_range(axis, text, spec);
     return axis;
   }
-  for (const std::string& value : split(spec, ',')) {
+  for (const std::string& value : listed_values(spec)) {
     if (value.empty()) {
       fail_axis(text, "an empty value in the list");
     }

@@ -21,7 +21,8 @@ struct SweepAxis {
 };
 
 /// Parses "ddp.bucket_cap=1MiB..2GiB:x2" (geometric), "cluster.ranks=2..8:+2" (arithmetic),
-/// "times.forward=12ms..24ms:+6ms" or "policy.budget.max_tokens=1024,1280,2048" (a list).
+/// "times.forward=12ms..24ms:+6ms" or "policy.budget.max_tokens=1024,1280,2048" (a list, whose
+/// values may be lists and tables themselves: "cluster.slow_ranks=[],[{rank=1,factor=1.5}]").
 ///
 /// Raises InputError: '=' is missing, the range is empty or endless, there are more than 10,000
 /// values, or a unit is wrong.

@@ -482,6 +482,30 @@ def test_a_job_predicts_as_its_scenario_does():
         raise AssertionError(wrong)
 
 
+def test_values_of_a_sweep_may_be_lists_and_tables():
+    scenario = stepsim.Scenario("token_skew").set("scenario.steps", 4)
+    swept = scenario.sweep({"cluster.slow_ranks": [[], [{"rank": 1, "factor": 2.0}]]}, policy="uniform")
+    alone = [scenario.set("cluster.slow_ranks", value).run("uniform").prediction.step_ms
+             for value in ([], [{"rank": 1, "factor": 2.0}])]
+    assert [point.step_ms for point in swept.points] == alone and alone[0] < alone[1]
+    assert len(scenario.sweep({"policy.token_budget.max_tokens": 1024}).points) == 1
+
+
+def test_a_job_takes_lengths_as_an_array():
+    lengths = numpy.arange(1, 200)
+    job = stepsim.Job("token_skew")
+    scenario = stepsim.Scenario("token_skew").set("data.lengths", lengths)
+    found = job.predict({"data.lengths": lengths}, "variable_fixed", steps=True)
+    assert found == scenario.run("variable_fixed").prediction
+    for wrong in (["ddp.bucket_cap=1MiB"], "ddp.bucket_cap=1MiB"):
+        try:
+            job.predict(wrong)
+        except TypeError as error:
+            assert "settings" in str(error)
+            continue
+        raise AssertionError(wrong)
+
+
 def test_jobs_and_scenarios_with_lengths_pickle():
     scenario = stepsim.Scenario(OWN, lengths=[12, 250, 77, 31] * 64)
     same = pickle.loads(pickle.dumps(scenario))

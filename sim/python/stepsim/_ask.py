@@ -52,6 +52,8 @@ def _serve(question, given, scenario_text, points):
 
 def _served_by(executor, question, given, scenario_text):
     """Returns a function that has an executor compute points: [point] in, [point] results out."""
+    if not hasattr(executor, "submit"):
+        raise TypeError(f"executor is a concurrent.futures.Executor, not {executor!r}")
     alone = [(name, value) for name, value in given if name != "threads"] + [("threads", 1)]
     workers = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
 

@@ -27,12 +27,13 @@ def _text(value):
 
 def _key_values(over):
     """{key: values} or "key=values" or several such texts, as the command line has them."""
-    if isinstance(over, dict):
-        return [
-            f"{key}={values if isinstance(values, str) else ','.join(map(_text, values))}"
-            for key, values in over.items()
-        ]
-    return over
+    def text(values):
+        if isinstance(values, str):
+            return values
+        several = isinstance(values, (list, tuple, range)) or hasattr(values, "tolist")
+        return ",".join(map(_text, values)) if several else _text(values)
+
+    return [f"{key}={text(values)}" for key, values in over.items()] if isinstance(over, dict) else over
 
 
 def _plain(value):

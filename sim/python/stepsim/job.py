@@ -4,7 +4,7 @@ import functools
 from typing import Any, Dict, Optional
 
 from . import _core, results
-from .scenario import Scenario, setting
+from .scenario import Scenario
 
 
 class Job:
@@ -35,14 +35,20 @@ class Job:
         """Predicts one policy, as Scenario.run() does.
 
         Args:
-            settings: {key: value}, as Scenario.set() takes them one by one.
+            settings: {key: value}, as Scenario.set() takes them one by one; "data.lengths" may be an
+                array.
             policy: The first one, without a name.
             noise: False: without jitter and errors; the interval is then the mean itself.
             steps: Whether Prediction.steps has every step and rank.
 
         Raises InputError and MachineError, as all questions do.
         """
-        given = [setting(key, value) for key, value in (settings or {}).items()]
+        if not isinstance(settings, (dict, type(None))):
+            raise TypeError(f"settings are a dict of keys and values, not {settings!r}")
+        changed = Scenario({})
+        for key, value in (settings or {}).items():
+            changed = changed.set(key, value)
+        given = changed.settings
         return results.Prediction._of(self._jobs.predict(given, policy or "", noise, steps))
 
     def __reduce__(self):

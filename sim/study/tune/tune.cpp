@@ -368,7 +368,9 @@ TuneResult tune(Jobs& jobs,
   result.finalists = find_finalists(result.all, result.alike);
   prices.draw(result.finalists, options.draws);
   for (TuneReference& one : result.references) {
-    one.gain = gain_of_best(result.finalists.front().drawn, one.price);
+    if (one.price.refused.empty()) {
+      one.gain = gain_of_best(result.finalists.front().drawn, one.price);
+    }
   }
   result.regret95 = regret95(result.finalists);
   return result;

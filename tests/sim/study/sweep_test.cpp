@@ -167,6 +167,15 @@ TEST_CASE("sweep: the last bucket is priced as the run's own collectives are") {
   CHECK(points.front().last_bucket_ms == Approx(last_ms).epsilon(1e-6));
 }
 
+TEST_CASE("sweep: values may be lists, tables and texts with commas inside") {
+  const SweepAxis axis =
+      parse_sweep_axis("a.b=[],[{rank=1, factor=1.5},{rank=2,factor=2}],{constant=32},\"x,y\",z");
+  CHECK(axis.values ==
+        std::vector<std::string>{
+            "[]", "[{rank=1, factor=1.5},{rank=2,factor=2}]", "{constant=32}", "\"x,y\"", "z"});
+  CHECK_THROWS_AS((void)parse_sweep_axis("a.b=1,,2"), InputError);
+}
+
 TEST_CASE("sweep: 40 bucket caps plan and price once, and a page of them nothing more") {
   const Scenario scenario = read_scenario(test::source_root() + "/scenarios/bucket_valley.toml");
   Jobs jobs(scenario, "--over");

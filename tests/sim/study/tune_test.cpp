@@ -305,6 +305,22 @@ TEST_CASE("tune: what a varlen call cuts is left out as well") {
   CHECK(works[1].left_out == 0);
 }
 
+TEST_CASE("tune: a policy that cannot be priced as it stands is named, and others are searched") {
+  const Scenario scenario =
+      read_scenario(test::source_root() + "/scenarios/accumulation.toml",
+                    Overrides{"policy.fixed.attention=dense", "scenario.steps=6"});
+  const TuneSpace space(scenario, tuned_axes({"ddp.bucket_cap=1MiB,4MiB"}));
+  const TuneResult result = tuned(scenario, space, {});
+  REQUIRE(!result.finalists.empty());
+  const auto fixed = std::ranges::find(result.references, "fixed", &TuneReference::policy);
+  REQUIRE(fixed != result.references.end());
+  CHECK(fixed->price.refused.find("no cost for") != std::string::npos);
+  CHECK(result.finalists.front().choice.policy !=
+        static_cast<std::size_t>(fixed - result.references.begin()));
+  CHECK(tune_text(scenario, space, result, {}).find("fixed") != std::string::npos);
+  CHECK(tune_json(scenario, space, result).dump().find("nan") == std::string::npos);
+}
+
 TEST_CASE("tune: the scenario's own setting is kept where nothing is faster for certain") {
   const Scenario scenario = packed_samples();
   // The own setting needs least time; a copy into buckets costs nothing here, only memory.

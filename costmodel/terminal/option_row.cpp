@@ -98,7 +98,7 @@ std::string take(const OptionRow& row, const OptionValue& value, NumberRange& ra
     const std::size_t dots = text->find("..");
     const auto low = parse_number<double>(text->substr(0, dots));
     const auto high = parse_number<double>(
-        dots == std::string::npos ? std::string_view() : std::string_view(*text).substr(dots + 2));
+        dots == std::string::npos ? std::string_view() : std::string_view{*text}.substr(dots + 2));
     if (low && high) {
       ends = {*low, *high};
     }

@@ -491,6 +491,18 @@ def test_values_of_a_sweep_may_be_lists_and_tables():
     assert len(scenario.sweep({"policy.token_budget.max_tokens": 1024}).points) == 1
 
 
+def test_a_dict_may_hold_lengths_as_an_array():
+    own = {**OWN, "data": {**OWN.get("data", {}), "lengths": [12, 250, 77, 31] * 64}}
+    found = stepsim.Scenario(own).run().to_json()
+    assert found == stepsim.Scenario(OWN, lengths=[12, 250, 77, 31] * 64).run().to_json()
+    try:
+        stepsim.Scenario(OWN).set("ddp.bucket_cap", None)
+    except TypeError as error:
+        assert "ddp.bucket_cap" in str(error)
+    else:
+        raise AssertionError("None is taken")
+
+
 def test_a_job_takes_lengths_as_an_array():
     lengths = numpy.arange(1, 200)
     job = stepsim.Job("token_skew")

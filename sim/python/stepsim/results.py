@@ -117,7 +117,7 @@ def _typed(kind, source, **given):
     return kind(**{name: source[name] for name in fields if name in source}, **given)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Prediction:
     """One policy's predicted steps: means over the steady steps. Times are in milliseconds."""
 
@@ -159,6 +159,11 @@ class Prediction:
 
         names = self._steps[0] if self._steps else {}
         return {name: numpy.array([row[name] for row in self._steps]) for name in names}
+
+    def __repr__(self):
+        low, high = self.interval90_ms
+        return (f"<stepsim.results.Prediction {self.policy}: {self.step_ms:.3f} ms a step "
+                f"({low:.3f} to {high:.3f}), {self.useful_tokens_per_s:.0f} useful tokens/s>")
 
     @classmethod
     def _of(cls, source):

@@ -17,6 +17,8 @@ def setting(key, value):
     """A key and its value as one text, as --set takes it."""
     if not isinstance(key, str):
         raise TypeError(f"a key is a text such as 'ddp.bucket_cap', not {key!r}")
+    if value is None:
+        raise TypeError(f"{key}: None is no value; a key that is left out has its default")
     return f"{key}={value if isinstance(value, str) else _toml.value_text(value)}"
 
 
@@ -41,6 +43,11 @@ class _Lengths:
 
     def __reduce__(self):
         return type(self), (self._lengths,)
+
+
+def _are_lengths(value):
+    """Whether the key data.lengths has an array of them, and not a source of lengths."""
+    return value is not None and not isinstance(value, (str, dict))
 
 
 def _milliseconds(time):
@@ -75,7 +82,7 @@ class Scenario:
     Args:
         source: The path of a scenario file; the name of a shipped one; or the scenario itself as a
             dict of its tables, {"cluster": {"ranks": 4, …}, "policy": [{…}, …], …}. Paths in a
-            dict start from the current folder.
+            dict start from the current folder; its data's lengths may be an array, as below.
         lengths: The tokens of each sample, in place of the scenario's data: a list, an array or a
             tensor of whole numbers [sample].
 
@@ -87,6 +94,11 @@ class Scenario:
     def __init__(self, source, lengths=None):
         self._set = []
         if isinstance(source, dict):
+            data = source.get("data")
+            if lengths is None and isinstance(data, dict) and _are_lengths(data.get("lengths")):
+                lengths = data["lengths"]
+                rest = {key: value for key, value in data.items() if key != "lengths"}
+                source = {**source, "data": rest}
             self._file = "scenario.toml"
             self._text = _toml.document_text(source)
         else:
@@ -130,7 +142,7 @@ class Scenario:
         What is wrong is found by the next question.
         """
         other = self.copy()
-        if key == "data.lengths" and not isinstance(value, (str, dict)):
+        if key == "data.lengths" and _are_lengths(value):
             other._set_lengths(value)
         else:
             other._set.append(setting(key, value))

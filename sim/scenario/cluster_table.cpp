@@ -205,7 +205,7 @@ std::vector<Key> cluster_keys() {
       touching(Stage::Played,
                choice("communicator",
                       field(&S::gloo),
-                      {"in_order", "gloo"},
+                      {{"in_order", false}, {"gloo", true}},
                       "`\"in_order\"` (NCCL: one collective at a time, a stream waits for it) or "
                       "`\"gloo\"` "
                       "(two at a time share the links, the host waits)")),
@@ -232,7 +232,7 @@ std::vector<Key> optimizer_keys() {
       choice(
           "kind",
           field(&S::optimizer),
-          {"adamw", "sgd"},
+          {{"adamw", "adamw"}, {"sgd", "sgd"}},
           "`\"adamw\"`, `\"sgd\"`. Profiles hold the time of AdamW; SGD is taken to need as much "
           "less as it reads and writes less (3 of 7 elements a parameter, 5 with momentum)"),
       number("state_bytes_per_parameter",

@@ -263,11 +263,12 @@ std::vector<Key> data_keys() {
 std::vector<Key> sampler_keys() {
   const auto sampler = [](auto member) { return field(&Scenario::sampler, member); };
   return {
-      choice("kind",
-             sampler(&SamplerSpec::kind),
-             {"distributed", "python"},
-             "`\"distributed\"` (torch: `randperm(seed + epoch)`, padded with its own head) or "
-             "`\"python\"` (`random.Random(seed).shuffle`); rank r takes every ranks-th sample"),
+      choice(
+          "kind",
+          sampler(&SamplerSpec::kind),
+          {{"distributed", SamplerSpec::Kind::Distributed}, {"python", SamplerSpec::Kind::Python}},
+          "`\"distributed\"` (torch: `randperm(seed + epoch)`, padded with its own head) or "
+          "`\"python\"` (`random.Random(seed).shuffle`); rank r takes every ranks-th sample"),
       flag("shuffle",
            sampler(&SamplerSpec::shuffle),
            "false: samples in their own order, buckets in ascending length"),

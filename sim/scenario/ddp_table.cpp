@@ -255,14 +255,19 @@ std::vector<Key> ddp_keys() {
       choice(
           "bucket_rule",
           ddp(&D::bucket_rule),
-          {"pytorch", "before_cap", "per_parameter", "single"},
+          {{"pytorch", BucketRule::PyTorch},
+           {"before_cap", BucketRule::BeforeCap},
+           {"per_parameter", BucketRule::PerParameter},
+           {"single", BucketRule::Single}},
           "`\"pytorch\"`, or a hand-written loop in reverse order of registration: "
           "`\"before_cap\"` (a tensor that would exceed `bucket_cap` opens the next bucket), "
           "`\"per_parameter\"`, `\"single\"`. From `--set` or `--over` it replaces the caps that "
           "mean nothing to it"),
       choice("optimize_ddp",
              ddp(&D::optimize_ddp),
-             {"eager", "ddp_optimizer", "no_optimization"},
+             {{"eager", OptimizeDdp::Eager},
+              {"ddp_optimizer", OptimizeDdp::DdpOptimizer},
+              {"no_optimization", OptimizeDdp::NoOptimization}},
              "what `torch.compile` makes of the model inside DDP: `\"eager\"`: it is not compiled; "
              "`\"ddp_optimizer\"` (torch.compile's default, 2.0 and later): graphs of "
              "`bucket_cap`, the first of 1 MiB, whose gradients become ready together; "
@@ -270,7 +275,7 @@ std::vector<Key> ddp_keys() {
       flag("overlap", ddp(&D::overlap), "false: nothing is launched before the backward's end"),
       choice("torch",
              ddp(&D::torch),
-             {"2.4", "1.8", "1.13", "newest"},
+             {{"2.4", "2.4"}, {"1.8", "1.8"}, {"1.13", "1.13"}, {"newest", "newest"}},
              "`\"1.8\"` (the first iteration's buckets have the limits, too), `\"1.13\"`, "
              "`\"2.4\"`, `\"newest\"`; with `newest`, `first_bucket_cap` follows a `bucket_cap` "
              "that is set"),

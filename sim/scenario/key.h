@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "costmodel/base/mapped.h"
 #include "sim/scenario/scenario.h"
 #include "sim/scenario/stage.h"
 #include "sim/scenario/toml_reader.h"
@@ -167,30 +169,26 @@ template <typename Field>
   return {name, meaning, fallback, read, false, {}, {}};
 }
 
-/// One of several texts: into a text, or their position into an enumeration or a bool.
+/// A text that a key takes, and what it stands for.
+template <typename Value>
+using NamedValue = std::pair<std::string, Value>;
+
+/// One of several texts.
 template <typename Field>
 [[nodiscard]] Key choice(const std::string& name,
                          Field field,
-                         const std::vector<std::string>& choices,
+                         const std::vector<NamedValue<FieldValue<Field>>>& choices,
                          const std::string& meaning) {
-  using Value = FieldValue<Field>;
-  Scenario defaults;
+  const std::vector<std::string> texts =
+      mapped(choices, [](const auto& choice) { return choice.first; });
   const auto read = [=](const TomlReader& table, Scenario& s) {
-    const std::string chosen = read_choice(table, name, "", choices);
-    if constexpr (std::is_same_v<Value, std::string>) {
-      field(s) = chosen;
-    } else {
-      const auto found = std::ranges::find(choices, chosen);
-      field(s) = static_cast<Value>(found - choices.begin());
-    }
+    const std::string chosen = read_choice(table, name, "", texts);
+    field(s) = std::ranges::find(choices, chosen, &NamedValue<FieldValue<Field>>::first)->second;
   };
-  std::string fallback;
-  if constexpr (std::is_same_v<Value, std::string>) {
-    fallback = documented(field(defaults));
-  } else {
-    fallback = documented(choices[static_cast<std::size_t>(field(defaults))]);
-  }
-  return {name, meaning, fallback, read, false, choices, {}};
+  Scenario defaults;
+  const auto own =
+      std::ranges::find(choices, field(defaults), &NamedValue<FieldValue<Field>>::second);
+  return {name, meaning, documented(own->first), read, false, texts, {}};
 }
 
 /// A key that only its own reader understands.

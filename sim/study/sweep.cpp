@@ -134,15 +134,15 @@ void add_range(SweepAxis& axis, const std::string& text, const std::string& spec
 std::vector<std::string> listed_values(const std::string& text) {
   std::vector<std::string> values(1);
   int depth = 0;
-  char quote = 0;
+  char quote = '\0';
   for (const char c : text) {
-    if (c == ',' && depth == 0 && quote == 0) {
+    if (c == ',' && depth == 0 && quote == '\0') {
       values.emplace_back();
       continue;
     }
     values.back() += c;
-    if (quote != 0) {
-      quote = c == quote ? 0 : quote;
+    if (quote != '\0') {
+      quote = c == quote ? '\0' : quote;
     } else if (c == '"' || c == '\'') {
       quote = c;
     } else {

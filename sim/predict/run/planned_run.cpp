@@ -49,18 +49,21 @@ class Numbers {
   std::map<Thing, std::uint32_t> known_;
 };
 
-std::atomic<std::int64_t> planned_count{0};
+std::atomic<std::int64_t>& counted() {
+  static std::atomic<std::int64_t> count{0};
+  return count;
+}
 
 }  // namespace
 
 std::int64_t runs_planned() {
-  return planned_count;
+  return counted();
 }
 
 PlannedRun plan_run(const Scenario& scenario,
                     const BatchingPolicy& policy,
                     const Profile& profile) {
-  ++planned_count;
+  ++counted();
   PlannedRun planned;
   Numbers<std::pair<BatchShape, std::int64_t>> batches;
   Numbers<BatchShape> shapes;

@@ -16,12 +16,15 @@ double empty_block_seconds(const Scenario& scenario, const Profile& profile) {
   return prices_empty_blocks(profile) ? 0 : scenario.varlen.empty_block_seconds.value_or(0);
 }
 
-std::atomic<std::int64_t> priced_count{0};
+std::atomic<std::int64_t>& counted() {
+  static std::atomic<std::int64_t> count{0};
+  return count;
+}
 
 }  // namespace
 
 std::int64_t batches_priced() {
-  return priced_count;
+  return counted();
 }
 
 PricedBatches::PricedBatches(const Scenario& scenario,
@@ -31,7 +34,7 @@ PricedBatches::PricedBatches(const Scenario& scenario,
       profile_(std::move(profile)),
       costs_(cost_model(scenario_, *profile_)),
       lowering_(scenario_, *costs_, empty_block_seconds(scenario_, *profile_)) {
-  ++priced_count;
+  ++counted();
   (void)lowering_.ddp_work(OpClass::Optimizer, parameter_count(scenario_.model));
   lowering_.price_ddp_work(OpClass::Optimizer);
   prices_ = mapped(planned.priced_shapes,

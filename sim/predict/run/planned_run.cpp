@@ -49,7 +49,7 @@ class Numbers {
   std::map<Thing, std::uint32_t> known_;
 };
 
-std::atomic<std::int64_t>& counted() {
+std::atomic<std::int64_t>& plans_counted() {
   static std::atomic<std::int64_t> count{0};
   return count;
 }
@@ -57,13 +57,13 @@ std::atomic<std::int64_t>& counted() {
 }  // namespace
 
 std::int64_t runs_planned() {
-  return counted();
+  return plans_counted();
 }
 
 PlannedRun plan_run(const Scenario& scenario,
                     const BatchingPolicy& policy,
                     const Profile& profile) {
-  ++counted();
+  ++plans_counted();
   PlannedRun planned;
   Numbers<std::pair<BatchShape, std::int64_t>> batches;
   Numbers<BatchShape> shapes;

@@ -16,7 +16,7 @@ double empty_block_seconds(const Scenario& scenario, const Profile& profile) {
   return prices_empty_blocks(profile) ? 0 : scenario.varlen.empty_block_seconds.value_or(0);
 }
 
-std::atomic<std::int64_t>& counted() {
+std::atomic<std::int64_t>& prices_counted() {
   static std::atomic<std::int64_t> count{0};
   return count;
 }
@@ -24,7 +24,7 @@ std::atomic<std::int64_t>& counted() {
 }  // namespace
 
 std::int64_t batches_priced() {
-  return counted();
+  return prices_counted();
 }
 
 PricedBatches::PricedBatches(const Scenario& scenario,
@@ -34,7 +34,7 @@ PricedBatches::PricedBatches(const Scenario& scenario,
       profile_(std::move(profile)),
       costs_(cost_model(scenario_, *profile_)),
       lowering_(scenario_, *costs_, empty_block_seconds(scenario_, *profile_)) {
-  ++counted();
+  ++prices_counted();
   (void)lowering_.ddp_work(OpClass::Optimizer, parameter_count(scenario_.model));
   lowering_.price_ddp_work(OpClass::Optimizer);
   prices_ = mapped(planned.priced_shapes,

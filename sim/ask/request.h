@@ -78,7 +78,7 @@ struct AskedScenario {
 /// Finds the scenario, and limits the memory as the options say. Raises InputError when no scenario
 /// is named, or one that is not there but has a name near to it.
 [[nodiscard]] AskedScenario asked_scenario(const Request& request);
-/// As asked_scenario(), which is then read.
+/// Finds the scenario as asked_scenario() does, and reads it.
 [[nodiscard]] Scenario read_asked(const Request& request);
 
 /// Raises InputError: two forms go to standard output; EnvironmentFault: a page is asked for and

@@ -15,7 +15,7 @@ namespace stepsim {
 /// costs but those of collectives; an inline table of all-reduces replaces the profile's.
 /// Raises InputError: the scenario names no profile and gives no times, or the file is not usable.
 [[nodiscard]] Profile scenario_profile(const Scenario& scenario);
-/// The same, where `read` gives the profile of a path, of which scenarios may share one.
+/// Does the same with the profiles that `read` gives for a path, which scenarios may share.
 [[nodiscard]] std::shared_ptr<const Profile> scenario_profile(
     const Scenario& scenario,
     const std::function<std::shared_ptr<const Profile>(const std::string& path)>& read);

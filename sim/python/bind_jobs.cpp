@@ -17,7 +17,7 @@ namespace py = pybind11;
 namespace stepsim {
 namespace {
 
-/// The same value as Python's json.loads() makes of it.
+/// Makes the value that Python's json.loads() would make of it.
 py::object to_python(const Json& json) {
   switch (json.type()) {
     case Json::value_t::object: {

@@ -207,7 +207,7 @@ template <typename Field>
 
 /// Says which stage a key touches first.
 [[nodiscard]] Key touching(Stage first, Key key);
-/// The same of those keys that say nothing of it.
+/// Says it of those keys that do not say it themselves.
 [[nodiscard]] std::vector<Key> touching(Stage first, std::vector<Key> keys);
 
 }  // namespace stepsim

@@ -20,7 +20,7 @@ struct PlayedDraws {
 /// Plays the runs of each draw. The jitter of a draw has a generator of its own, so that it does
 /// not depend on how many numbers another draw took. `threads`: 0 is one a core, where that is
 /// worth it; the result does not depend on it.
-/// Of plain runs `steps` are played, the first one among them; of all others every step.
+/// Plain runs play `steps`, the first one among them; all others play every step.
 /// Raises InputError: the simulated clock passes kTimeLimit.
 [[nodiscard]] PlayedDraws play_draws(Run& run,
                                      const std::vector<Draw>& draws,

@@ -61,7 +61,7 @@ class Job {
   [[nodiscard]] const BatchingPolicy& policy() const { return *policy_; }
   [[nodiscard]] const std::shared_ptr<const Profile>& profile() const { return profile_; }
   [[nodiscard]] const RunStages& stages() const { return stages_; }
-  /// The same job without the stages from `first` on, of which something else is to be made.
+  /// Returns the same job without the stages from `first` on, which are to be made anew.
   [[nodiscard]] Job without(Stage first) const;
 
  private:

@@ -7,7 +7,7 @@ namespace stepsim {
 // Loops over lanes, compiled for wide vectors where the processor has them. Each array has `lanes`
 // elements.
 
-/// out = the later of device + by_device and host + by_host, in each lane.
+/// Sets out to the later of device + by_device and host + by_host, in each lane.
 void go_on(const double* device,
            const double* host,
            const double* by_device,
@@ -15,7 +15,7 @@ void go_on(const double* device,
            std::size_t lanes,
            double* out);
 
-/// out = slowness * (load * model + ddp), in each lane.
+/// Sets out to slowness * (load * model + ddp), in each lane.
 void work_times(const double* slowness,
                 const double* load,
                 const double* model,

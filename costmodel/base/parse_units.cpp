@@ -126,6 +126,11 @@ std::string format_bytes(Bytes bytes) {
   return fmt::format("{:.2f} {}", scaled, unit->first);
 }
 
+std::string exact_bytes(Bytes bytes) {
+  const std::string text = format_bytes(bytes);
+  return parse_bytes(text) == bytes ? text : fmt::format("{} B", bytes.value());
+}
+
 std::string format_duration(double seconds) {
   if (seconds == 0 || !std::isfinite(seconds)) {
     return fmt::format("{} s", seconds);

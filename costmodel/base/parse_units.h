@@ -26,6 +26,8 @@ namespace stepsim {
 /// Formats bytes for tables in binary units, "25 MiB"; exact when the value is a whole number of
 /// the unit.
 [[nodiscard]] std::string format_bytes(Bytes bytes);
+/// Formats bytes so that parse_bytes() reads the same number back: "25 MiB", "400001 B".
+[[nodiscard]] std::string exact_bytes(Bytes bytes);
 
 /// Formats seconds for tables in a fitting unit, with at least three significant digits:
 /// "1.234 ms", "56.7 us"; long ones in hours or days, absurd ones as "1e+18 s".

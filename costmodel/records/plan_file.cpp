@@ -292,12 +292,16 @@ Plan read_plan(const std::string& path) {
   return plan;
 }
 
-void write_plan(const std::string& path, const Plan& plan) {
+std::string plan_text(const Plan& plan) {
   std::string text = plan_header(plan);
   for (const auto& row : plan.micro_batches) {
     append_row(text, row);
   }
-  write_text_atomically(path, text);
+  return text;
+}
+
+void write_plan(const std::string& path, const Plan& plan) {
+  write_text_atomically(path, plan_text(plan));
 }
 
 }  // namespace stepsim

@@ -89,5 +89,7 @@ struct Plan {
 /// cannot be written.
 [[nodiscard]] Plan read_plan(const std::string& path);
 void write_plan(const std::string& path, const Plan& plan);
+/// Returns the text of such a file.
+[[nodiscard]] std::string plan_text(const Plan& plan);
 
 }  // namespace stepsim

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include <fmt/format.h>
+
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/command_parser.h"
@@ -34,6 +36,23 @@ GivenOption given_option(const OptionRow& row, const OptionValue& value) {
     given.words.push_back(text);
   }
   return given;
+}
+
+/// The words of a command line that would say the same as the given scenario and axes.
+void add_given(Request& request) {
+  if (request.given_scenario) {
+    const GivenScenario& scenario = *request.given_scenario;
+    request.scenario.scenario = scenario.file;
+    request.given.push_back({"scenario", {scenario.file}, {scenario.file}});
+    for (const Setting& setting : scenario.set) {
+      request.given.push_back({"set", {"--set", setting.text()}, {setting.text()}});
+    }
+  }
+  for (const SweepAxis& axis : request.axes) {
+    const std::string values =
+        fmt::format("{}={}", axis.key, fmt::join(mapped(axis.values, &Setting::value_text), ","));
+    request.given.push_back({"over", {"--over", values}, {values}});
+  }
 }
 
 const OptionRow& row_of(const Question& question, const std::string& name, const Request& request) {
@@ -111,6 +130,7 @@ Answer ask(const Question& question, const std::vector<std::string>& words, Requ
 Answer ask(const Question& question, const OptionValues& values, Request request) {
   request.command = "stepsim " + question.name;
   AskedOptions asked{std::move(request), question.make_own()};
+  add_given(asked.request);
   for (const auto& [name, value] : values) {
     const OptionRow& row = row_of(question, name, asked.request);
     if (const std::string wrong = set_option(row, &asked, value); !wrong.empty()) {

@@ -58,19 +58,17 @@ std::string Request::command_line(const std::vector<std::string>& names) const {
   return line;
 }
 
-Scenario AskedScenario::read() const {
-  return text ? parse_scenario(*text, file, set) : read_scenario(file, set);
-}
-
 AskedScenario asked_scenario(const Request& request) {
   const ScenarioOptions& options = request.scenario;
-  if (options.scenario.empty()) {
-    request.fail("no scenario file given");
-  }
-  AskedScenario asked{options.scenario, request.scenario_text, {}};
-  if (!asked.text) {
-    asked.file = scenario_path(options.scenario);
-    if (const std::string near = nearest_scenario(asked.file); !near.empty()) {
+  AskedScenario asked;
+  if (request.given_scenario) {
+    asked.given = *request.given_scenario;
+  } else {
+    if (options.scenario.empty()) {
+      request.fail("no scenario file given");
+    }
+    asked.given.file = scenario_path(options.scenario);
+    if (const std::string near = nearest_scenario(asked.given.file); !near.empty()) {
       request.fail(fmt::format("no scenario file '{}'; did you mean '{}'?",
                                printable(options.scenario),
                                printable(near)));

@@ -12,6 +12,7 @@
 #include "sim/predict/memory_need.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/advice.h"
+#include "sim/study/sweep.h"
 
 namespace stepsim {
 
@@ -39,9 +40,10 @@ struct Request {
   Outputs outputs;
   PointOptions points;
   std::vector<GivenOption> given;  ///< All options, in the order in which they were given.
-  /// The scenario itself, where it is in no file. The options name one nevertheless: for messages,
-  /// and as the place that relative paths inside start from.
-  std::optional<std::string> scenario_text = {};
+  /// The scenario, where it does not come from the options.
+  std::optional<GivenScenario> given_scenario = {};
+  /// Keys and values to vary, beside those of --over.
+  std::vector<SweepAxis> axes = {};
   /// Whether every form of the answer may be asked for, and not only those that the options name.
   bool wants_all_forms = false;
   /// Processes that compute the points of a study together; null: there are none.
@@ -67,12 +69,11 @@ struct Request {
 
 /// The scenario that a question is about.
 struct AskedScenario {
-  std::string file;                 ///< A shipped scenario's name is already resolved.
-  std::optional<std::string> text;  ///< Request::scenario_text
-  std::vector<std::string> set;     ///< "key=value", --seed, --steps and --profile included.
+  GivenScenario given;           ///< A shipped scenario's name is already resolved.
+  std::vector<std::string> set;  ///< "key=value", --seed, --steps and --profile included.
 
   /// Reads it, with what is set.
-  [[nodiscard]] Scenario read() const;
+  [[nodiscard]] Scenario read() const { return given.read(set); }
 };
 
 /// Finds the scenario, and limits the memory as the options say. Raises InputError when no scenario

@@ -217,6 +217,11 @@ Lengths drawn_lengths(const LengthSource& source, std::int64_t count) {
       return jsonl_lengths(source, size);
     case SourceKind::Plan:
       return plan_lengths(source, size);
+    case SourceKind::Values:
+      check_count("values", source.values->size(), size);
+      return {source.values->begin(),
+              size == 0 ? source.values->end()
+                        : source.values->begin() + static_cast<std::ptrdiff_t>(size)};
     case SourceKind::Mixture:
       return mixture(source, size);
   }
@@ -227,7 +232,8 @@ Lengths drawn_lengths(const LengthSource& source, std::int64_t count) {
 
 bool has_own_count(const LengthSource& source) {
   return source.kind == SourceKind::Histogram || source.kind == SourceKind::File ||
-         source.kind == SourceKind::Jsonl || source.kind == SourceKind::Plan;
+         source.kind == SourceKind::Jsonl || source.kind == SourceKind::Plan ||
+         source.kind == SourceKind::Values;
 }
 
 void check_lengths(const LengthSource& source) {
@@ -235,6 +241,14 @@ void check_lengths(const LengthSource& source) {
   if (source.kind == SourceKind::Constant) {
     require(source.constant >= 1 && source.constant <= kMaxSampleLength,
             "constant: a sample is at least 1 token long, and at most 2^30");
+    return;
+  }
+  if (source.kind == SourceKind::Values) {
+    require(source.values != nullptr && !source.values->empty(), "values: there are no lengths");
+    for (const std::int64_t length : *source.values) {
+      require(length >= 1 && length <= kMaxSampleLength,
+              "values: a sample is at least 1 token long, and at most 2^30");
+    }
     return;
   }
   if (has_own_count(source)) {

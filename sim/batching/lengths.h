@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct LengthSource {
     Jsonl,       ///< A field of every line of a JSONL file: a length, or a list whose size it is.
     Plan,        ///< A plan file or a run record: the lengths of its samples, by sample id. A
                  ///< sample that it cuts reaches to the end of its last part.
+    Values,      ///< The lengths themselves, in order.
     Mixture      ///< Each sample comes from one of `parts`, drawn by weight.
   };
   Kind kind = Kind::Constant;
@@ -35,7 +37,8 @@ struct LengthSource {
   std::uint64_t seed = 0;  ///< The seed of Python's generator, or of torch.randperm (Histogram).
   std::string file;        ///< Histogram, File, Jsonl or Plan: a path that can be opened.
   std::string field;       ///< Jsonl: the field's name.
-  bool targets = false;    ///< Plan: the second lengths of the samples are read.
+  std::shared_ptr<const std::vector<std::int64_t>> values;  ///< Values.
+  bool targets = false;         ///< Plan: the second lengths of the samples are read.
   std::vector<double> weights;  ///< Mixture: the weights of the parts, each above 0, of any sum.
   std::vector<LengthSource> parts;  ///< Mixture: sources that can give any number of lengths.
   std::int64_t cap = 0;             ///< Longer samples are cut to this length (0: no cut).

@@ -40,7 +40,7 @@ std::string made_at() {
 /// How a policy's median step is drawn under settings.
 SweepOptions picture_options(Jobs& jobs,
                              const std::string& policy,
-                             const std::vector<std::string>& settings,
+                             const std::vector<Setting>& settings,
                              const Prediction& prediction) {
   SweepOptions options;
   options.policy = policy;
@@ -67,38 +67,36 @@ void add(const std::vector<CapPoint>& caps, PageContent& content) {
 /// Timelines of a sweep; the best one may come on top.
 constexpr std::size_t kMaxTimelines = 24;
 
-/// The values whose timelines are drawn: evenly spaced ones and the best.
-SweepAxis drawn_values(const SweepAxis& axis, std::size_t best) {
-  const std::size_t count = axis.values.size();
+/// The numbers of the points whose timelines are drawn: evenly spaced ones and the best.
+std::vector<std::size_t> drawn_points(std::size_t count, std::size_t best) {
   std::set<std::size_t> drawn = {best};
   for (std::size_t i = 0; i < std::min(count, kMaxTimelines); ++i) {
     drawn.insert(count <= kMaxTimelines ? i : i * (count - 1) / (kMaxTimelines - 1));
   }
-  SweepAxis some{axis.key, {}, {}};
-  for (const std::size_t i : drawn) {
-    some.values.push_back(axis.values[i]);
-    some.labels.push_back(axis.labels[i]);
-  }
-  return some;
+  return {drawn.begin(), drawn.end()};
 }
 
-/// Adds DDP's default where sizes are swept in ascending order without it.
+/// Draws DDP's default among bucket caps that are swept without it.
 void add_default_cap(Jobs& jobs,
-                     const SweepAxis& axis,
+                     const SweepReport& report,
                      SweepOptions options,
-                     std::vector<SweepPoint>& points) {
-  std::size_t place = 0;
-  for (const std::string& value : axis.values) {
-    const std::int64_t cap = parse_bytes(value).value();
-    if (cap == kDefaultBucketCapBytes) {
-      return;
-    }
-    place += cap < kDefaultBucketCapBytes ? 1 : 0;
-  }
+                     PageContent& content) {
   options.settings = default_cap_settings(jobs.base());
-  SweepPoint point = sweep(jobs, {}, options).front();
-  point.labels = {format_bytes(Bytes(kDefaultBucketCapBytes))};
-  points.insert(points.begin() + static_cast<std::ptrdiff_t>(place), std::move(point));
+  const SweepPoint point = sweep(jobs, {}, options).front();
+  if (!point.picture) {
+    return;
+  }
+  const auto larger = std::ranges::find_if(content.timelines, [](const Json& timeline) {
+    return timeline["cap_bytes"] > kDefaultBucketCapBytes;
+  });
+  content.timelines.insert(larger,
+                           timeline_json({point.prediction.policy,
+                                          format_bytes(Bytes(kDefaultBucketCapBytes)),
+                                          report.reference.prediction.summary.step_time_ms.mean,
+                                          false,
+                                          point.picture->bucket_cap == jobs.base().ddp.bucket_cap,
+                                          {}},
+                                         *point.picture));
 }
 
 }  // namespace
@@ -123,7 +121,7 @@ void add_bucket_cap_sweep(Jobs& jobs, const Prediction& prediction, PageContent&
 }
 
 void add_timeline(Jobs& jobs,
-                  const std::vector<std::string>& settings,
+                  const std::vector<Setting>& settings,
                   const Prediction& prediction,
                   PageContent& content) {
   SweepPoint point =
@@ -132,31 +130,32 @@ void add_timeline(Jobs& jobs,
 }
 
 void add_sweep(Jobs& jobs, const SweepAxis& axis, const SweepReport& report, PageContent& content) {
-  const Scenario& scenario = jobs.base();
-  const SweepAxis drawn = drawn_values(axis, report.best);
-  const auto stated_ms = [&](const SweepPoint& drawn_point) {
-    const auto found = std::ranges::find_if(
-        report.rows, [&](const SweepRow& row) { return row.point.labels == drawn_point.labels; });
-    const SweepPoint& point = found == report.rows.end() ? report.reference : found->point;
-    return point.prediction.summary.step_time_ms.mean;
-  };
+  const std::vector<std::size_t> drawn = drawn_points(axis.values.size(), report.best);
   const Prediction& reference = report.reference.prediction;
   SweepOptions of_drawn = picture_options(jobs, reference.policy, {}, reference);
   of_drawn.skips_unpriced = true;
-  std::vector<SweepPoint> points = sweep(jobs, {drawn}, of_drawn);
-  if (axis.key == "ddp.bucket_cap") {
-    add_default_cap(jobs, drawn, of_drawn, points);
-  }
-  for (const SweepPoint& point : points) {
-    if (!point.picture) {
+  const std::vector<SweepPoint> points = sweep(
+      jobs, {{axis.key, mapped(drawn, [&](std::size_t i) { return axis.values[i]; })}}, of_drawn);
+  const bool over_caps = axis.key == "ddp.bucket_cap";
+  bool has_default = false;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const std::optional<StepPicture>& picture = points[i].picture;
+    if (!picture) {
       continue;  // It cannot be priced.
     }
-    const std::string& label = point.labels.front();
-    const bool own =
-        axis.key == "ddp.bucket_cap" && point.picture->bucket_cap == scenario.ddp.bucket_cap;
-    content.timelines.push_back(timeline_json(
-        {point.prediction.policy, label, stated_ms(point), label == axis.labels[report.best], own},
-        *point.picture));
+    const SweepPoint& stated = report.rows[drawn[i]].point;
+    has_default = has_default || picture->bucket_cap == Bytes(kDefaultBucketCapBytes);
+    content.timelines.push_back(
+        timeline_json({points[i].prediction.policy,
+                       axis.values[drawn[i]].value_text(),
+                       stated.prediction.summary.step_time_ms.mean,
+                       drawn[i] == report.best,
+                       over_caps && picture->bucket_cap == jobs.base().ddp.bucket_cap,
+                       drawn[i]},
+                      *picture));
+  }
+  if (over_caps && !has_default) {
+    add_default_cap(jobs, report, of_drawn, content);
   }
 }
 

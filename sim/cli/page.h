@@ -17,7 +17,7 @@ void add_bucket_cap_sweep(Jobs& jobs, const Prediction& prediction, PageContent&
 
 /// One setting, which `prediction` is of: a timeline of the step that is its median.
 void add_timeline(Jobs& jobs,
-                  const std::vector<std::string>& settings,
+                  const std::vector<Setting>& settings,
                   const Prediction& prediction,
                   PageContent& content);
 

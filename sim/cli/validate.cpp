@@ -184,10 +184,10 @@ Answer ask_validate(const Request& request, const ValidateOptions& options) {
   const AskedScenario asked = asked_scenario(request);
   check(request, options);
   const double bound = options.bound / 100;
-  if (!options.step_times.empty()) {
-    return validate_step_times(asked, options.step_times, bound);
-  }
   const Scenario scenario = asked.read();
+  if (!options.step_times.empty()) {
+    return validate_step_times(scenario, options.step_times, bound);
+  }
   const Profile profile = scenario_profile(scenario);
   std::vector<std::string> warnings;
   const std::vector<RecordFile> files = read_records(options.live, scenario, warnings);

@@ -106,13 +106,10 @@ std::string check_csv(const std::vector<StepTimeCheckRow>& rows) {
 
 }  // namespace
 
-Answer validate_step_times(const AskedScenario& asked,
-                           const std::string& step_times,
-                           double bound) {
-  const Scenario scenario = asked.read();
+Answer validate_step_times(const Scenario& scenario, const std::string& step_times, double bound) {
   const StepTimeTable table = read_step_times(step_times);
   Progress progress("predicting");
-  const auto rows = check_step_times(scenario, asked.set, table, progress.callback());
+  const auto rows = check_step_times(scenario, table, progress.callback());
   progress.done();
   const double error = mean_error(rows);
   constexpr std::size_t kMostShown = 60;

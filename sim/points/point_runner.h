@@ -46,8 +46,8 @@ struct PointsServed {
   std::vector<std::string> results;  ///< As PointServer returns them.
 };
 
-/// Computes the points of a study. A point is a text (UTF-8) that says all that the study does not:
-/// the same text is the same point in every process, and in files of results.
+/// Computes the points of a study. A point is a value that says all that the study does not, with
+/// an exact_text(): the same text is the same point in every process, and in files of results.
 ///
 /// A study asks for its points with one call of evaluate() or with several, when the next points
 /// depend on earlier results. Results are the same wherever they are computed, so that an answer
@@ -73,18 +73,18 @@ class PointRunner {
   /// Raises:
   ///     InputError: parts hold other points than these, or not all of them; what `compute` raises.
   ///     EnvironmentFault: a result cannot be kept, a peer fails.
-  template <typename Result>
+  template <typename Point, typename Result>
   [[nodiscard]] std::vector<Result> evaluate(
-      const std::vector<std::string>& points,
-      const std::function<Result(const std::string& point)>& compute,
+      const std::vector<Point>& points,
+      const std::function<Result(const Point& point)>& compute,
       const ProgressCallback& on_progress = {}) {
     std::vector<Result> results(points.size());
     if (is_plain()) {
       for_each(points.size(), on_progress, [&](std::size_t i) { results[i] = compute(points[i]); });
       return results;
     }
-    const PointAnswer answer = [&](const std::string& point) { return exact_text(compute(point)); };
-    const std::vector<std::string> texts = answers(points, answer, on_progress);
+    const std::vector<std::string> texts =
+        answers(texts_of(points), answering(compute), on_progress);
     for (std::size_t i = 0; i < points.size(); ++i) {
       results[i] = from_exact_text<Result>(texts[i]);
     }
@@ -93,12 +93,11 @@ class PointRunner {
 
   /// Computes those points of the shard that the store lacks, into the store. Returns how many
   /// points the shard has. Raises what evaluate() does.
-  template <typename Result>
-  std::size_t keep(const std::vector<std::string>& points,
-                   const std::function<Result(const std::string& point)>& compute,
+  template <typename Point, typename Result>
+  std::size_t keep(const std::vector<Point>& points,
+                   const std::function<Result(const Point& point)>& compute,
                    const ProgressCallback& on_progress = {}) {
-    return keep_answers(
-        points, [&](const std::string& point) { return exact_text(compute(point)); }, on_progress);
+    return keep_answers(texts_of(points), answering(compute), on_progress);
   }
 
   /// The store; null where there is none.
@@ -106,6 +105,21 @@ class PointRunner {
   [[nodiscard]] const Shard& shard() const { return sources_.shard; }
 
  private:
+  template <typename Point>
+  [[nodiscard]] static std::vector<std::string> texts_of(const std::vector<Point>& points) {
+    std::vector<std::string> texts;
+    texts.reserve(points.size());
+    for (const Point& point : points) {
+      texts.push_back(exact_text(point));
+    }
+    return texts;
+  }
+  template <typename Point, typename Result>
+  [[nodiscard]] static PointAnswer answering(const std::function<Result(const Point&)>& compute) {
+    return [&compute](const std::string& text) {
+      return exact_text(compute(from_exact_text<Point>(text)));
+    };
+  }
   [[nodiscard]] bool is_plain() const {
     return sources_.store == nullptr && sources_.parts.empty() && sources_.peers == nullptr &&
            !sources_.elsewhere && sources_.serve.empty();

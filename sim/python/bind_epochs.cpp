@@ -32,22 +32,14 @@ struct LoaderPlanner {
   std::uint64_t seed = 0;
 };
 
-Scenario scenario_of(const std::string& file,
-                     const std::optional<std::string>& text,
-                     const std::vector<std::string>& set) {
-  return text ? parse_scenario(*text, file, set) : read_scenario(file, set);
-}
-
-std::unique_ptr<LoaderPlanner> loader_planner(const std::string& file,
-                                              const std::optional<std::string>& text,
-                                              const std::vector<std::string>& set,
+std::unique_ptr<LoaderPlanner> loader_planner(const GivenScenario& given,
                                               const std::string& policy_name,
                                               const LengthArray& lengths,
                                               int ranks,
                                               bool drop_uneven) {
   std::vector<std::int64_t> tokens(lengths.data(), lengths.data() + lengths.size());
   const py::gil_scoped_release released;
-  const Scenario scenario = scenario_of(file, text, set);
+  const Scenario scenario = given.read();
   const BatchingPolicy& policy = find_policy(scenario, policy_name);
   if (policy.played() != nullptr) {
     throw InputError(
@@ -100,14 +92,12 @@ py::tuple rank_visits(const PlannedEpoch& epoch, int rank) {
                         to_column<std::int64_t>(visits, &Piece::length));
 }
 
-py::array_t<std::int64_t> scenario_lengths(const std::string& file,
-                                           const std::optional<std::string>& text,
-                                           const std::vector<std::string>& set,
+py::array_t<std::int64_t> scenario_lengths(const GivenScenario& given,
                                            const std::string& policy_name) {
   std::vector<std::int64_t> lengths;
   {
     const py::gil_scoped_release released;
-    const Scenario scenario = scenario_of(file, text, set);
+    const Scenario scenario = given.read();
     lengths = data_lengths(scenario, find_policy(scenario, policy_name));
   }
   return to_array(std::move(lengths));
@@ -135,9 +125,7 @@ void bind_epochs(py::module_& core) {
       .def("check_value", &PlannedEpoch::check_value, py::call_guard<py::gil_scoped_release>());
   py::class_<LoaderPlanner>(core, "EpochPlanner", "Plans epochs of a data set by a policy.")
       .def(py::init(&loader_planner),
-           py::arg("file"),
-           py::arg("text"),
-           py::arg("set"),
+           py::arg("scenario"),
            py::arg("policy"),
            py::arg("lengths"),
            py::arg("ranks"),
@@ -153,12 +141,7 @@ void bind_epochs(py::module_& core) {
           py::arg("number"),
           py::call_guard<py::gil_scoped_release>(),
           py::keep_alive<0, 1>());
-  core.def("data_lengths",
-           scenario_lengths,
-           py::arg("file"),
-           py::arg("text"),
-           py::arg("set"),
-           py::arg("policy"));
+  core.def("data_lengths", scenario_lengths, py::arg("scenario"), py::arg("policy"));
   core.def("lengths_id", id_of, py::arg("lengths"), "A check value of an array of lengths.");
 }
 

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <pybind11/stl.h>
 
-#include "sim/ask/request.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/run/jobs.h"
 #include "sim/python/bindings.h"
+#include "sim/python/scenario_values.h"
 #include "sim/report/json.h"
 
 namespace py = pybind11;
@@ -49,22 +49,18 @@ py::object to_python(const Json& json) {
   }
 }
 
-std::unique_ptr<Jobs> jobs_of(const std::string& file,
-                              const std::optional<std::string>& text,
-                              const std::vector<std::string>& set) {
+std::unique_ptr<Jobs> jobs_of(const GivenScenario& scenario) {
   const py::gil_scoped_release released;
-  auto jobs = std::make_unique<Jobs>(AskedScenario{file, text, set}.read());
+  auto jobs = std::make_unique<Jobs>(scenario.read());
   (void)jobs->profile(jobs->base());
   return jobs;
 }
 
 /// One element of `predictions` of a prediction file, with the rows of single steps where they are
 /// asked for.
-py::object predicted(Jobs& jobs,
-                     const std::vector<std::string>& settings,
-                     const std::string& policy,
-                     bool noise,
-                     bool steps) {
+py::object predicted(
+    Jobs& jobs, const PythonSettings& given, const std::string& policy, bool noise, bool steps) {
+  const std::vector<Setting> settings = settings_of(given);
   Json json;
   {
     const py::gil_scoped_release released;
@@ -82,7 +78,7 @@ py::object predicted(Jobs& jobs,
 
 void bind_jobs(py::module_& core) {
   py::class_<Jobs>(core, "Jobs", "A scenario that is read once, for predictions under settings.")
-      .def(py::init(&jobs_of), py::arg("file"), py::arg("text"), py::arg("set"))
+      .def(py::init(&jobs_of), py::arg("scenario"))
       .def("predict",
            predicted,
            py::arg("settings"),

@@ -13,6 +13,7 @@
 #include "sim/cli/questions.h"
 #include "sim/fit_records.h"
 #include "sim/python/bindings.h"
+#include "sim/python/scenario_values.h"
 
 namespace py = pybind11;
 
@@ -32,17 +33,37 @@ ProgressListener listener_of(py::object progress) {
   };
 }
 
+/// Keys with lists of values, or with the text behind "KEY=" of --over.
+std::vector<SweepAxis> axes_of(const PythonSettings& axes) {
+  return mapped(axes, [](const auto& given) {
+    const auto& [key, values] = given;
+    if (py::isinstance<py::str>(values)) {
+      return parse_sweep_axis(key + "=" + values.template cast<std::string>());
+    }
+    SweepAxis axis{key, {}};
+    for (const py::handle value : values) {
+      axis.values.push_back(setting_of(key, py::reinterpret_borrow<py::object>(value)));
+    }
+    if (axis.values.empty()) {
+      throw InputError(SourcePlace{"--over " + printable(key)}, "there are no values");
+    }
+    return axis;
+  });
+}
+
 /// `progress`: called as progress(what, share) with the share of the work that is done, or None.
 /// `elsewhere`: called with points, which serve_points() of other processes is to compute, and
 /// returns their results; or None.
 Answer ask_question(const std::string& name,
                     const OptionValues& values,
-                    std::optional<std::string> scenario_text,
+                    std::optional<GivenScenario> scenario,
+                    const PythonSettings& axes,
                     const py::object& progress,
                     const py::object& elsewhere) {
   const ProgressListener listener = listener_of(progress);
   Request request;
-  request.scenario_text = std::move(scenario_text);
+  request.given_scenario = std::move(scenario);
+  request.axes = axes_of(axes);
   request.wants_all_forms = true;
   request.fit_records = fit_records;
   if (!elsewhere.is_none()) {
@@ -59,10 +80,12 @@ Answer ask_question(const std::string& name,
 /// Computes points of a question that another process asks.
 std::vector<std::string> serve_points(const std::string& name,
                                       const OptionValues& values,
-                                      std::optional<std::string> scenario_text,
+                                      std::optional<GivenScenario> scenario,
+                                      const PythonSettings& axes,
                                       const std::vector<std::string>& points) {
   Request request;
-  request.scenario_text = std::move(scenario_text);
+  request.given_scenario = std::move(scenario);
+  request.axes = axes_of(axes);
   request.serve = points;
   request.wants_all_forms = true;  // As whoever asks for them does.
   const py::gil_scoped_release released;
@@ -108,17 +131,6 @@ py::list question_dicts() {
   return result;
 }
 
-py::dict scenario_facts(const std::string& file,
-                        const std::optional<std::string>& text,
-                        const std::vector<std::string>& set) {
-  const Scenario scenario = AskedScenario{file, text, set}.read();
-  py::dict result;
-  result["name"] = scenario.name;
-  result["ranks"] = scenario.ranks;
-  result["policies"] = mapped(scenario.policies, &BatchingPolicy::name);
-  return result;
-}
-
 }  // namespace
 
 void bind_questions(py::module_& core) {
@@ -126,7 +138,8 @@ void bind_questions(py::module_& core) {
            ask_question,
            py::arg("question"),
            py::arg("options"),
-           py::arg("scenario_text") = py::none(),
+           py::arg("scenario") = py::none(),
+           py::arg("axes") = py::list(),
            py::arg("progress") = py::none(),
            py::arg("elsewhere") = py::none(),
            "Asks a question with values of its options and returns the answer, of which nothing is "
@@ -135,18 +148,13 @@ void bind_questions(py::module_& core) {
            serve_points,
            py::arg("question"),
            py::arg("options"),
-           py::arg("scenario_text"),
+           py::arg("scenario"),
+           py::arg("axes"),
            py::arg("points"),
            "Computes points of a question that another process asks; returns their results.");
   core.def("questions",
            question_dicts,
            "All questions with the rows of their options: names, types, defaults and words.");
-  core.def("scenario_facts",
-           scenario_facts,
-           py::arg("file"),
-           py::arg("text"),
-           py::arg("set"),
-           "The name, ranks and policies of a scenario.");
 }
 
 }  // namespace stepsim

@@ -127,6 +127,7 @@ void bind_plan(py::module_& core) {
       .def("offsets",
            [](const Plan& plan) { return mapped(plan.micro_batches, &MicroBatch::offsets); })
       .def("write", [](const Plan& plan, const std::string& path) { write_plan(path, plan); })
+      .def("text", plan_text)
       .def("__eq__", [](const Plan& a, const Plan& b) { return a == b; });
   core.def("read_plan", read_plan, py::arg("path"), py::call_guard<py::gil_scoped_release>());
 }

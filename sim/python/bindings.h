@@ -12,5 +12,6 @@ void bind_imports(pybind11::module_& core);
 void bind_jobs(pybind11::module_& core);
 void bind_questions(pybind11::module_& core);
 void bind_records(pybind11::module_& core);
+void bind_scenarios(pybind11::module_& core);
 
 }  // namespace stepsim

@@ -29,9 +29,10 @@ PYBIND11_MODULE(_core, core) {
   core.def("copied", stepsim::copied, py::arg("numbers"), "An array's numbers in a new array.");
   stepsim::bind_errors(core);
   stepsim::bind_answers(core);
-  stepsim::bind_epochs(core);
   stepsim::bind_imports(core);
+  stepsim::bind_records(core);
+  stepsim::bind_scenarios(core);
+  stepsim::bind_epochs(core);
   stepsim::bind_jobs(core);
   stepsim::bind_questions(core);
-  stepsim::bind_records(core);
 }

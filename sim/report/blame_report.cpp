@@ -42,13 +42,13 @@ std::string communication_command(const Scenario& scenario, const std::string& p
     return stepsim_command("sweep", scenario, policy) + " --over ddp.bucket_cap=1MiB..256MiB:x2";
   }
   return scenario.ddp.bucket_caps.empty()
-             ? stepsim_command("run", scenario, policy, {"ddp.bucket_rule=pytorch"})
+             ? stepsim_command("run", scenario, policy, {{"ddp.bucket_rule", "pytorch"}})
              : stepsim_command("buckets", scenario, policy) + " --best";
 }
 
 /// What to try about it.
 std::string next_command(const Scenario& scenario, const Blame& blame, Change change) {
-  const auto run_with = [&](const std::vector<std::string>& set) {
+  const auto run_with = [&](const std::vector<Setting>& set) {
     return stepsim_command("run", scenario, blame.policy, set);
   };
   switch (change) {
@@ -57,30 +57,30 @@ std::string next_command(const Scenario& scenario, const Blame& blame, Change ch
     case Change::Balanced:
     case Change::MedianRank:
       if (blame.imbalance.is_skew) {
-        return run_with({"cluster.skew=0"});
+        return run_with({{"cluster.skew", "0"}});
       }
       if (blame.imbalance.window) {
-        return stepsim_command("blame",
-                               scenario,
-                               blame.policy,
-                               {fmt::format("policy.{}.{}={}",
-                                            blame.policy,
-                                            blame.imbalance.window->parameter,
-                                            wide_enough(blame.imbalance))});
+        return stepsim_command(
+            "blame",
+            scenario,
+            blame.policy,
+            {{fmt::format("policy.{}.{}", blame.policy, blame.imbalance.window->parameter),
+              fmt::format("{}", wide_enough(blame.imbalance))}});
       }
       // A scenario of one policy needs another one first.
       return scenario.policies.size() > 1 ? stepsim_command("compare", scenario)
                                           : "stepsim policies";
     case Change::EqualRanks:
-      return run_with(scenario.loader.delays.empty()
-                          ? std::vector<std::string>{"cluster.slow_ranks=[]"}
-                          : std::vector<std::string>{"cluster.slow_ranks=[]", "data.delays=[]"});
+      return run_with(
+          scenario.loader.delays.empty()
+              ? std::vector<Setting>{{"cluster.slow_ranks", "[]"}}
+              : std::vector<Setting>{{"cluster.slow_ranks", "[]"}, {"data.delays", "[]"}});
     case Change::NoInterference:
-      return run_with({"interference={}"});
+      return run_with({{"interference", "{}"}});
     case Change::OneBucket:
-      return run_with({"ddp.bucket_rule=single"});
+      return run_with({{"ddp.bucket_rule", "single"}});
     case Change::NoNewShapes:
-      return run_with({"new_shapes.warm_up=true"});
+      return run_with({{"new_shapes.warm_up", "true"}});
     case Change::NoData:
       break;
   }

@@ -117,13 +117,19 @@ bool has_own_padding(const LadderStudy& study) {
 }
 
 /// What to try next, with the line in place.
-std::string command_with(const Scenario& scenario, const LadderStudy& study, std::string line) {
+std::string command_with(const Scenario& scenario,
+                         const LadderStudy& study,
+                         const std::string& line) {
   if (line.empty() || has_own_padding(study)) {
     return stepsim_command("compare", scenario);
   }
-  line.erase(line.find(" = "), 1).erase(line.find("= ") + 1, 1);
-  return stepsim_command(
-      "run", scenario, study.policy, {fmt::format("policy.{}.{}", study.policy, line)});
+  const std::string between = " = ";
+  const std::size_t end = line.find(between);
+  return stepsim_command("run",
+                         scenario,
+                         study.policy,
+                         {{fmt::format("policy.{}.{}", study.policy, line.substr(0, end)),
+                           line.substr(end + between.size())}});
 }
 
 std::string advice_text(const Scenario& scenario, const LadderStudy& study) {

@@ -15,6 +15,7 @@
 #include "sim/report/csv.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
+#include "sim/report/setting_json.h"
 #include "sim/study/bucket_cap_sweep.h"
 #include "sim/study/swept_effect.h"
 
@@ -96,11 +97,21 @@ double bar_share(double value, double low, double high) {
   return kMark + (1 - kMark) * (high > low ? (value - low) / (high - low) : 0);
 }
 
+/// [axis] The values of a point, as they would be set.
+std::vector<std::string> labels_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
+  std::vector<std::string> labels;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    labels.push_back(axes[i].values[point.place[i]].value_text());
+  }
+  return labels;
+}
+
 /// "ddp.bucket_cap = 128 MiB"
 std::string place_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
   std::string text;
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    text += fmt::format("{}{} = {}", i > 0 ? ", " : "", axes[i].key, point.labels[i]);
+    text += fmt::format(
+        "{}{} = {}", i > 0 ? ", " : "", axes[i].key, axes[i].values[point.place[i]].value_text());
   }
   return text;
 }
@@ -131,7 +142,9 @@ std::string places_text(const std::vector<SweepAxis>& axes,
   if (axes.size() != 1) {
     return fmt::format("{} of {} points", places.size(), report.rows.size());
   }
-  const auto label = [&](std::size_t i) { return report.rows[places[i]].point.labels.front(); };
+  const auto label = [&](std::size_t i) {
+    return labels_of(axes, report.rows[places[i]].point).front();
+  };
   std::vector<std::string> runs;
   for (std::size_t i = 0; i < places.size();) {
     std::size_t last = i;
@@ -225,7 +238,7 @@ std::string training_text(const std::vector<SweepAxis>& axes,
   Table table(header);
   for (std::size_t i = 0; i < report.rows.size(); ++i) {
     const TrainingCost& cost = report.training[i];
-    std::vector<std::string> cells = report.rows[i].point.labels;
+    std::vector<std::string> cells = labels_of(axes, report.rows[i].point);
     cells.push_back(fmt::format("{}", cost.ranks));
     cells.push_back(fmt::format("{:.1f}", cost.samples_per_s));
     cells.push_back(
@@ -254,6 +267,13 @@ std::string training_text(const std::vector<SweepAxis>& axes,
                         report.training[*worth].samples_per_s)
           : fmt::format("No cluster has an efficiency of {:.0f} %.", 100 * report.goal.efficiency);
   return fmt::format("{}\n{}\n", table.text(screen), painted(sentence, Paint::Strong, screen));
+}
+
+Json axis_json(const SweepAxis& axis) {
+  return {{"key", axis.key},
+          {"unit", unit_text(axis.key)},
+          {"values", mapped(axis.values, setting_json)},
+          {"labels", mapped(axis.values, &Setting::value_text)}};
 }
 
 Json training_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
@@ -363,9 +383,8 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
                      close_points(axes, report));
 }
 
-std::vector<std::string> sweep_reference(const Scenario& scenario,
-                                         const std::vector<SweepAxis>& axes) {
-  return sweeps_only_caps(axes) ? default_cap_settings(scenario) : std::vector<std::string>();
+std::vector<Setting> sweep_reference(const Scenario& scenario, const std::vector<SweepAxis>& axes) {
+  return sweeps_only_caps(axes) ? default_cap_settings(scenario) : std::vector<Setting>();
 }
 
 SweepReport sweep_report(Jobs& jobs,
@@ -430,7 +449,7 @@ std::string sweep_text(const Scenario& scenario,
   std::vector<std::string> plain;
   for (std::size_t i = 0; i < report.rows.size(); ++i) {
     const SweepRow& row = report.rows[i];
-    std::vector<std::string> cells = row.point.labels;
+    std::vector<std::string> cells = labels_of(axes, row.point);
     for (const SweepColumn* column : columns) {
       cells.push_back(sweep_cell(*column, row));
     }
@@ -463,9 +482,9 @@ Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
   for (const SweepRow& row : report.rows) {
     Json values = Json::object();
     for (std::size_t i = 0; i < axes.size(); ++i) {
-      values[axes[i].key] = row.point.labels[i];
+      values[axes[i].key] = setting_json(axes[i].values[row.point.place[i]]);
     }
-    Json point = {{"values", values}};
+    Json point = {{"values", std::move(values)}, {"place", row.point.place}};
     for (const SweepColumn& column : sweep_columns()) {
       std::visit(
           [&](auto value) {
@@ -477,8 +496,9 @@ Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
     points.push_back(std::move(point));
   }
   Json json = {
-      {"format", "stepsim-sweep/1"},
+      {"format", "stepsim-sweep/2"},
       {"headline", sweep_headline(axes, report)},
+      {"axes", mapped(axes, axis_json)},
       {"points", std::move(points)},
       {"best", report.best},
       {"is_better", report.rows[report.best].remark == "best"},
@@ -502,7 +522,11 @@ std::string sweep_csv(const std::vector<SweepAxis>& axes, const SweepReport& rep
   }
   std::string text = fmt::format("{}\n", fmt::join(header, ","));
   for (const SweepRow& row : report.rows) {
-    std::vector<std::string> cells = mapped(row.point.labels, csv_field);
+    std::vector<std::string> cells;
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      const Json value = setting_json(axes[i].values[row.point.place[i]]);
+      cells.push_back(csv_field(value.is_string() ? value.get<std::string>() : value.dump()));
+    }
     for (const SweepColumn& column : sweep_columns()) {
       std::visit([&](auto value) { cells.push_back(csv_field(fmt::format("{}", value(row)))); },
                  column.value);

@@ -25,9 +25,9 @@ struct SweepReport {
   std::vector<TrainingCost> training;
 };
 
-/// What the reference differs by from the scenario as it stands: "key=value" texts.
-[[nodiscard]] std::vector<std::string> sweep_reference(const Scenario& scenario,
-                                                       const std::vector<SweepAxis>& axes);
+/// What the reference differs by from the scenario as it stands.
+[[nodiscard]] std::vector<Setting> sweep_reference(const Scenario& scenario,
+                                                   const std::vector<SweepAxis>& axes);
 
 /// Predicts all points with the runner. Raises what sweep_with_reference() does.
 [[nodiscard]] SweepReport sweep_report(Jobs& jobs,

@@ -172,9 +172,9 @@ bool was_recorded_without_plan(const Profile& profile) {
 /// The profile that policies which plan by predicted time need again; as an option, unless it is
 /// among the scenario's settings.
 std::string profile_option(const ValidationSources& sources) {
-  const bool is_set = std::ranges::any_of(
-      sources.scenario.overrides,
-      [](const std::string& setting) { return setting.starts_with("cluster.profile="); });
+  const bool is_set = std::ranges::any_of(sources.scenario.overrides, [](const Setting& setting) {
+    return setting.key() == "cluster.profile";
+  });
   return sources.profile_path.empty() || is_set ? ""
                                                 : " --profile " + path_word(sources.profile_path);
 }

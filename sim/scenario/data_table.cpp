@@ -28,6 +28,7 @@ const std::vector<SourceKey>& source_keys() {
       {"file", SourceKind::File, {}},
       {"jsonl", SourceKind::Jsonl, {"field"}},
       {"plan", SourceKind::Plan, {}},
+      {"values", SourceKind::Values, {}},
       {"mixture", SourceKind::Mixture, {"seed"}},
   };
   return kKeys;
@@ -52,7 +53,7 @@ const SourceKey& find_source(const TomlReader& table) {
   if (found == nullptr) {
     table.fail(
         "expected one of constant, uniform, log_uniform, log_normal, histogram, file, jsonl, plan, "
-        "mixture; got none");
+        "values, mixture; got none");
   }
   return *found;
 }
@@ -103,6 +104,9 @@ void read_source(const TomlReader& table, const SourceKey& key, LengthSource& so
     case SourceKind::File:
     case SourceKind::Plan:
       source.file = resolved_path(table, key.key);
+      break;
+    case SourceKind::Values:
+      source.values = table.integers(key.key);
       break;
     case SourceKind::Mixture:
       break;  // read_mixture(): its parts are sources themselves.
@@ -305,6 +309,7 @@ std::vector<Key> length_keys() {
                            "jsonl",
                            "field",
                            "plan",
+                           "values",
                            "mixture",
                            "seed",
                            "cap",

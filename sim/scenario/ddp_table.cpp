@@ -239,14 +239,17 @@ std::vector<Key> ddp_keys() {
           size("first_bucket_cap", ddp(&D::first_bucket_cap), "the same for the first bucket")),
       touching(
           Stage::Reduced,
-          described(
-              "bucket_caps",
-              "PyTorch's `bucket_cap_mb_list`, with `torch = \"newest\"`: a limit for each bucket "
-              "in "
-              "turn, `[\"1 MiB\", \"25 MiB\"]`, the last one repeats; in the first iteration, too, "
-              "where it goes by the order of registration. It replaces `bucket_cap` and "
-              "`first_bucket_cap` by its largest limit",
-              "none")),
+          holding(
+              Quantity::Size,
+              described("bucket_caps",
+                        "PyTorch's `bucket_cap_mb_list`, with `torch = \"newest\"`: a limit for "
+                        "each bucket "
+                        "in "
+                        "turn, `[\"1 MiB\", \"25 MiB\"]`, the last one repeats; in the first "
+                        "iteration, too, "
+                        "where it goes by the order of registration. It replaces `bucket_cap` and "
+                        "`first_bucket_cap` by its largest limit",
+                        "none"))),
       touching(
           Stage::Reduced,
           flag("last_bucket_cap",

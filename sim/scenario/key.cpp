@@ -63,6 +63,11 @@ Key required(Key key) {
   return key;
 }
 
+Key holding(Quantity quantity, Key key) {
+  key.quantity = quantity;
+  return key;
+}
+
 Key touching(Stage first, Key key) {
   key.touches = first;
   return key;

@@ -17,6 +17,10 @@
 
 namespace stepsim {
 
+/// What a key's value is: a text, or a number with a unit, which the file writes behind it. As data
+/// these are bytes, seconds, and bytes per second.
+enum class Quantity { None, Text, Size, Time, Bandwidth };
+
 /// One key of a table of the scenario file. Its row reads the key, checks it and documents it.
 struct Key {
   using Read = std::function<void(const TomlReader& table, Scenario& scenario)>;
@@ -30,6 +34,7 @@ struct Key {
   /// The first stage that depends on the key: those before it are the same, whatever its value is.
   /// Empty: the first of all.
   std::optional<Stage> touches = {};
+  Quantity quantity = Quantity::None;
 };
 
 /// A field of the scenario, to be read from a key: a function from Scenario& to the field.
@@ -141,13 +146,13 @@ template <typename Field>
       field(s) = table.duration(name);
     }
   };
-  return {name, meaning, fallback, read, false, {}, {}};
+  return {name, meaning, fallback, read, false, {}, {}, Quantity::Time};
 }
 
 template <typename Field>
 [[nodiscard]] Key size(const std::string& name, Field field, const std::string& meaning) {
   const auto read = [=](const TomlReader& table, Scenario& s) { field(s) = table.bytes(name); };
-  return {name, meaning, default_of(field, ""), read, false, {}, {}};
+  return {name, meaning, default_of(field, ""), read, false, {}, {}, Quantity::Size};
 }
 
 /// A bandwidth such as "20 GB/s", in bytes per second; 0 stands for no time.
@@ -157,7 +162,7 @@ template <typename Field>
                             const std::string& meaning,
                             const std::string& fallback) {
   const auto read = [=](const TomlReader& table, Scenario& s) { field(s) = table.bandwidth(name); };
-  return {name, meaning, fallback, read, false, {}, {}};
+  return {name, meaning, fallback, read, false, {}, {}, Quantity::Bandwidth};
 }
 
 template <typename Field>
@@ -166,7 +171,7 @@ template <typename Field>
                        const std::string& meaning,
                        const std::string& fallback) {
   const auto read = [=](const TomlReader& table, Scenario& s) { field(s) = table.text(name); };
-  return {name, meaning, fallback, read, false, {}, {}};
+  return {name, meaning, fallback, read, false, {}, {}, Quantity::Text};
 }
 
 /// A text that a key takes, and what it stands for.
@@ -188,7 +193,7 @@ template <typename Field>
   Scenario defaults;
   const auto own =
       std::ranges::find(choices, field(defaults), &NamedValue<FieldValue<Field>>::second);
-  return {name, meaning, documented(own->first), read, false, texts, {}};
+  return {name, meaning, documented(own->first), read, false, texts, {}, Quantity::Text};
 }
 
 /// A key that only its own reader understands.
@@ -204,6 +209,9 @@ template <typename Field>
 
 /// Makes the key a required one, without a default.
 [[nodiscard]] Key required(Key key);
+
+/// Says what the key's values are.
+[[nodiscard]] Key holding(Quantity quantity, Key key);
 
 /// Says which stage a key touches first.
 [[nodiscard]] Key touching(Stage first, Key key);

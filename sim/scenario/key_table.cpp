@@ -116,6 +116,17 @@ void check_table(const TomlDocument& document, const TomlValue& value, const std
   }
 }
 
+/// The row of a key, "ddp.bucket_cap"; null where no table has it.
+const Key* find_row(const std::string& key) {
+  const std::size_t dot = key.rfind('.');
+  const KeyTable* table = dot == std::string::npos ? nullptr : find_table(key.substr(0, dot));
+  if (table == nullptr) {
+    return nullptr;
+  }
+  const auto row = std::ranges::find(table->keys, key.substr(dot + 1), &Key::name);
+  return row == table->keys.end() ? nullptr : &*row;
+}
+
 }  // namespace
 
 const std::vector<KeyTable>& key_tables() {
@@ -124,13 +135,13 @@ const std::vector<KeyTable>& key_tables() {
 }
 
 Stage first_stage_of(const std::string& key) {
-  const std::size_t dot = key.rfind('.');
-  const KeyTable* table = dot == std::string::npos ? nullptr : find_table(key.substr(0, dot));
-  if (table == nullptr) {
-    return Stage::Planned;
-  }
-  const auto row = std::ranges::find(table->keys, key.substr(dot + 1), &Key::name);
-  return row == table->keys.end() ? Stage::Planned : row->touches.value_or(Stage::Planned);
+  const Key* row = find_row(key);
+  return row == nullptr ? Stage::Planned : row->touches.value_or(Stage::Planned);
+}
+
+Quantity quantity_of(const std::string& key) {
+  const Key* row = find_row(key);
+  return row == nullptr ? Quantity::None : row->quantity;
 }
 
 void check_keys(const TomlDocument& document) {

@@ -21,6 +21,9 @@ struct KeyTable {
 /// as a policy's, the first of all.
 [[nodiscard]] Stage first_stage_of(const std::string& key);
 
+/// What a key's values are; None for one that no table has.
+[[nodiscard]] Quantity quantity_of(const std::string& key);
+
 /// Raises InputError at the first key or table that no scenario has, naming the nearest known one.
 /// Types and values are checked later, so that a misspelt key never shows as a missing one.
 void check_keys(const TomlDocument& document);

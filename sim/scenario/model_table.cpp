@@ -266,10 +266,11 @@ std::vector<Key> varlen_keys() {
                 "documents are cut, the batch is left out and the rank goes on with its next one",
                 "`\"error\"`"),
       described("block_rows", "rows of a thread block's tile, forward and backward", "128"),
-      described("empty_block",
-                "what one empty block adds to its kernel, as `\"0.5 ns\"`; a profile whose "
-                "attention has the feature `empty_blocks` comes first",
-                "0, and a warning"),
+      holding(Quantity::Time,
+              described("empty_block",
+                        "what one empty block adds to its kernel, as `\"0.5 ns\"`; a profile whose "
+                        "attention has the feature `empty_blocks` comes first",
+                        "0, and a warning")),
   };
 }
 

@@ -195,11 +195,17 @@ std::vector<Key> new_shapes_keys() {
                 "true: every shape of the run is met before its first step; output says what "
                 "that takes",
                 "false"),
-      described("torch", "version, as `\"2.11.0\"`: a mechanism that it lacks is refused", "any"),
-      described("cudnn", "version of the cuDNN that runs, as `\"9.19\"`", "any"),
-      described("compute_capability",
-                "of the device, as `\"9.0\"`: cuDNN comes first for attention on 9.x and 10.x",
-                "any"),
+      holding(
+          Quantity::Text,
+          described(
+              "torch", "version, as `\"2.11.0\"`: a mechanism that it lacks is refused", "any")),
+      holding(Quantity::Text,
+              described("cudnn", "version of the cuDNN that runs, as `\"9.19\"`", "any")),
+      holding(
+          Quantity::Text,
+          described("compute_capability",
+                    "of the device, as `\"9.0\"`: cuDNN comes first for attention on 9.x and 10.x",
+                    "any")),
       described("cudnn_attention",
                 "true: the program asks for it (`torch.nn.attention.sdpa_kernel`)",
                 "false"),
@@ -222,12 +228,15 @@ std::vector<Key> mechanism_keys() {
                             [](const MechanismKind& kind) { return "`\"" + kind.name + "\"`"; });
   return {
       required(described("kind", fmt::format("{}", fmt::join(names, ", ")), "")),
-      described("forward", "time that the host is busy before the forward, `\"0.44 s\"`", "0"),
-      described("backward", "the same before the backward", "0"),
-      described("forward_device",
-                "time that the device is busy in the forward, as by trial runs of kernels",
-                "0"),
-      described("backward_device", "the same in the backward", "0"),
+      holding(
+          Quantity::Time,
+          described("forward", "time that the host is busy before the forward, `\"0.44 s\"`", "0")),
+      holding(Quantity::Time, described("backward", "the same before the backward", "0")),
+      holding(Quantity::Time,
+              described("forward_device",
+                        "time that the device is busy in the forward, as by trial runs of kernels",
+                        "0")),
+      holding(Quantity::Time, described("backward_device", "the same in the backward", "0")),
       described("error", "standard deviation of these times together, as a fraction", "0.2"),
       described("key",
                 "what tells shapes apart: `\"samples_length\"` (samples and padded length), "

@@ -1,6 +1,7 @@
 #include "sim/scenario/overrides.h"
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -13,18 +14,14 @@
 namespace stepsim {
 namespace {
 
-struct Override {
-  std::string option;  ///< "--set"
-  std::string key;     ///< The written key without the blanks around it.
-  std::string text;    ///< The value as written.
-};
+constexpr std::string_view kPolicyPrefix = "policy.";
 
-void mark_override(TomlValue& value, const Override& setting) {
-  value.override_option = setting.option;
-  value.override_key = setting.key;
-  value.override_text = setting.text;
+void mark_override(TomlValue& value, const std::string& option, const Setting& setting) {
+  value.override_option = option;
+  value.override_key = setting.key();
+  value.override_text = setting.value_text();
   for (auto& child : value.children) {
-    mark_override(child, setting);
+    mark_override(child, option, setting);
   }
 }
 
@@ -41,7 +38,6 @@ struct WrittenOverride {
 /// The policy that "policy.NAME.…" means, and the length of that part of the text.
 std::pair<TomlValue*, std::size_t> find_policy_table(TomlDocument& document,
                                                      const WrittenOverride& written) {
-  static const std::string kPrefix = "policy.";
   const std::string& text = written.text;
   TomlValue* best = nullptr;
   std::size_t best_length = 0;
@@ -54,14 +50,14 @@ std::pair<TomlValue*, std::size_t> find_policy_table(TomlDocument& document,
       continue;
     }
     names.push_back(name->text);
-    const std::size_t length = kPrefix.size() + name->text.size() + 1;
-    if (length > best_length && text.starts_with(kPrefix + name->text + ".")) {
+    const std::size_t length = kPolicyPrefix.size() + name->text.size() + 1;
+    if (length > best_length && text.starts_with(std::string(kPolicyPrefix) + name->text + ".")) {
       best = &policy;
       best_length = length;
     }
   }
   if (best == nullptr) {
-    const std::string rest = text.substr(kPrefix.size());
+    const std::string rest = text.substr(kPolicyPrefix.size());
     const std::string named(trimmed(rest.substr(0, rest.find_first_of(".="))));
     if (std::ranges::find(names, named) != names.end()) {
       written.fail(fmt::format("name a key of the policy: policy.{}.KEY=VALUE", named));
@@ -81,39 +77,39 @@ TomlValue& member(TomlValue& table, const std::string& key) {
   return table.children.back();
 }
 
-void set_value(TomlValue& target, const Override& setting) {
+void set_value(TomlValue& target, const std::string& option, const Setting& setting) {
   const std::string key = target.key;
   const TomlPlace key_place = target.key_place;
-  auto value = parse_toml_value(setting.text);
-  if (!value) {
-    value.emplace();
-    value->kind = TomlValue::Kind::Text;
-    value->text = setting.text;
-  }
-  target = *std::move(value);
+  target = setting.value();
   target.key = key;
   target.key_place = key_place;
-  mark_override(target, setting);
+  mark_override(target, option, setting);
 }
 
-void apply_override(TomlDocument& document, const WrittenOverride& written) {
+Setting read_setting(TomlDocument& document, const WrittenOverride& written) {
   const std::string& text = written.text;
   if (!is_utf8(text)) {
     WrittenOverride{written.option, printable(text)}.fail("not UTF-8");
   }
-  TomlValue* table = &document.root;
-  std::size_t begin = 0;
-  if (text.starts_with("policy.")) {
-    std::tie(table, begin) = find_policy_table(document, written);
-  }
+  // Names of policies may hold '='.
+  const std::size_t begin =
+      text.starts_with(kPolicyPrefix) ? find_policy_table(document, written).second : 0;
   const std::size_t equals = text.find('=', begin);
   if (equals == std::string::npos) {
     written.fail("expected key=value, as in ddp.bucket_cap=50 MiB");
   }
-  const Override setting{written.option,
-                         std::string(trimmed(text.substr(0, equals))),
-                         std::string(trimmed(text.substr(equals + 1)))};
-  std::string rest(trimmed(text.substr(begin, equals - begin)));
+  return {std::string(trimmed(text.substr(0, equals))),
+          std::string(trimmed(text.substr(equals + 1)))};
+}
+
+void apply(TomlDocument& document, const std::string& option, const Setting& setting) {
+  const WrittenOverride written{option, setting.text()};
+  TomlValue* table = &document.root;
+  std::size_t begin = 0;
+  if (setting.key().starts_with(kPolicyPrefix)) {
+    std::tie(table, begin) = find_policy_table(document, written);
+  }
+  std::string rest(trimmed(setting.key().substr(std::min(begin, setting.key().size()))));
   constexpr std::ptrdiff_t kMostDots = 100;
   if (std::ranges::count(rest, '.') > kMostDots) {
     written.fail(fmt::format("more than {} dots in the key", kMostDots));
@@ -127,14 +123,14 @@ void apply_override(TomlDocument& document, const WrittenOverride& written) {
     const bool is_new = table->find(key) == nullptr;
     TomlValue& next = member(*table, key);
     if (dot == std::string::npos) {
-      set_value(next, setting);
+      set_value(next, option, setting);
       return;
     }
     if (next.kind != TomlValue::Kind::Table) {
       written.fail(fmt::format("'{}' is no table: it has no keys below it", printable(key)));
     }
     if (is_new) {
-      mark_override(next, setting);
+      mark_override(next, option, setting);
     }
     table = &next;
     rest = rest.substr(dot + 1);
@@ -172,9 +168,20 @@ void drop_replaced_caps(TomlValue& root) {
 
 }  // namespace
 
+std::vector<Setting> apply_texts(TomlDocument& document,
+                                 std::span<const std::string> texts,
+                                 const std::string& option) {
+  std::vector<Setting> settings;
+  for (const std::string& text : texts) {
+    settings.push_back(read_setting(document, {option, text}));
+    apply(document, option, settings.back());
+  }
+  return settings;
+}
+
 void apply_settings(TomlDocument& document, const StudySettings& study) {
-  for (const auto& text : study.set) {
-    apply_override(document, {study.option, text});
+  for (const Setting& setting : study.set) {
+    apply(document, study.option, setting);
   }
 }
 

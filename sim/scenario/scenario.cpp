@@ -36,40 +36,60 @@ Scenario scenario_of(const TomlDocument& document, const std::string& text) {
   return scenario;
 }
 
+/// The scenario of a document to which these settings were applied.
+Scenario settled(TomlDocument document, const std::string& text, std::vector<Setting> settings) {
+  TomlDocument without_replaced = document;
+  drop_replaced_keys(without_replaced);
+  Scenario scenario = scenario_of(without_replaced, text);
+  scenario.overrides = std::move(settings);
+  scenario.document = std::make_shared<const TomlDocument>(std::move(document));
+  return scenario;
+}
+
 }  // namespace
 
+Scenario GivenScenario::read(std::span<const std::string> overrides) const {
+  TomlDocument document;
+  std::string text;
+  if (const auto* known = std::get_if<std::shared_ptr<const TomlDocument>>(&content)) {
+    document = **known;
+    text = toml_text(document.root);
+  } else {
+    const auto* given = std::get_if<std::string>(&content);
+    text = given != nullptr ? *given : read_text(file);
+    document = parse_toml(text, file);
+  }
+  apply_settings(document, {set, "--set"});
+  std::vector<Setting> settings = set;
+  for (Setting& setting : apply_texts(document, overrides, "--set")) {
+    settings.push_back(std::move(setting));
+  }
+  return settled(std::move(document), text, std::move(settings));
+}
+
 Scenario read_scenario(const std::string& path, std::span<const std::string> overrides) {
-  return parse_scenario(read_text(path), path, overrides);
+  return GivenScenario{path}.read(overrides);
 }
 
 Scenario parse_scenario(const std::string& text,
                         const std::string& path,
                         std::span<const std::string> overrides) {
-  Scenario parsed;
-  parsed.text = text;
-  parsed.document = std::make_shared<const TomlDocument>(parse_toml(text, path));
-  return with_settings(parsed, {{overrides.begin(), overrides.end()}, "--set"});
+  return GivenScenario{path, text}.read(overrides);
 }
 
 Scenario with_settings(const Scenario& scenario, const StudySettings& study) {
-  auto document = std::make_shared<TomlDocument>(*scenario.document);
-  apply_settings(*document, study);
-  TomlDocument settled = *document;
-  drop_replaced_keys(settled);
-  Scenario changed = scenario_of(settled, scenario.text);
-  changed.overrides = scenario.overrides;
-  changed.overrides.insert(changed.overrides.end(), study.set.begin(), study.set.end());
-  changed.document = std::move(document);
-  return changed;
+  TomlDocument document = *scenario.document;
+  apply_settings(document, study);
+  std::vector<Setting> all = scenario.overrides;
+  all.insert(all.end(), study.set.begin(), study.set.end());
+  return settled(std::move(document), scenario.text, std::move(all));
 }
 
-std::string scenario_text(const std::string& text,
-                          const std::string& path,
-                          std::span<const std::string> overrides) {
-  TomlDocument document = parse_toml(text, path);
-  apply_settings(document, {{overrides.begin(), overrides.end()}, "--set"});
+std::string scenario_text(const Scenario& scenario, const std::vector<Setting>& settings) {
+  TomlDocument document = *scenario.document;
+  apply_settings(document, {settings});
   drop_replaced_keys(document);
-  (void)scenario_of(document, text);  // It also finds out which overrides are texts.
+  (void)scenario_of(document, scenario.text);  // It also finds out which settings are texts.
   make_paths_absolute(document);
   return toml_text(document.root);
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "costmodel/base/units.h"
@@ -19,6 +20,7 @@
 #include "sim/batching/targets.h"
 #include "sim/ddp/ddp_options.h"
 #include "sim/scenario/new_shapes.h"
+#include "sim/scenario/setting.h"
 
 namespace stepsim {
 
@@ -74,13 +76,11 @@ struct NoiseOptions {
   bool operator==(const NoiseOptions&) const = default;
 };
 
-struct TomlDocument;
-
 /// A scenario file, checked. Formats and keys: scenarios/README.md.
 struct Scenario {
   std::string path;  ///< The file it came from; relative paths inside are resolved against it.
   std::string text;  ///< The file as it was read, without overrides.
-  std::vector<std::string> overrides;            ///< The "key=value" texts that were applied to it.
+  std::vector<Setting> overrides;                ///< What was set on top of it.
   std::shared_ptr<const TomlDocument> document;  ///< All keys with these; see with_settings().
   std::string name;
   std::string question;
@@ -147,15 +147,9 @@ inline constexpr int kMaxRanks = kMaxPlacedRanks;
 [[nodiscard]] Scenario read_scenario(const std::string& path,
                                      std::span<const std::string> overrides = {});
 
-/// Returns the text of a scenario with the overrides in it, which can stand in any folder: its
-/// files have absolute paths. Raises InputError as parse_scenario().
-[[nodiscard]] std::string scenario_text(const std::string& text,
-                                        const std::string& path,
-                                        std::span<const std::string> overrides);
-
 /// What a study sets on top of the overrides.
 struct StudySettings {
-  std::vector<std::string> set;  ///< "key=value"
+  std::vector<Setting> set;
   std::string option = "--set";  ///< What gave the keys, for messages: "--over".
 };
 
@@ -167,6 +161,23 @@ struct StudySettings {
 /// The scenario under more settings. The text is not parsed again. Raises InputError as
 /// parse_scenario().
 [[nodiscard]] Scenario with_settings(const Scenario& scenario, const StudySettings& study);
+
+/// Returns the text of a scenario under more settings, which can stand in any folder: its files
+/// have absolute paths. Raises InputError as parse_scenario().
+[[nodiscard]] std::string scenario_text(const Scenario& scenario,
+                                        const std::vector<Setting>& settings = {});
+
+/// A scenario as somebody gives it, read by nobody yet.
+struct GivenScenario {
+  std::string file;  ///< Where it is; for one that is in no file, its name in messages.
+  /// What the file holds, for one that is in none.
+  std::variant<std::monostate, std::string, std::shared_ptr<const TomlDocument>> content = {};
+  std::vector<Setting> set = {};
+
+  /// Reads it. `overrides`: "key=value" texts, applied after the settings. Raises InputError as
+  /// parse_scenario().
+  [[nodiscard]] Scenario read(std::span<const std::string> overrides = {}) const;
+};
 
 /// The scenario with the policy's own attention in place of the model's.
 [[nodiscard]] Scenario with_attention_of(const BatchingPolicy& policy, Scenario scenario);

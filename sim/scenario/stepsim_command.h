@@ -13,6 +13,6 @@ namespace stepsim {
 [[nodiscard]] std::string stepsim_command(const std::string& command,
                                           const Scenario& scenario,
                                           const std::string& policy = {},
-                                          const std::vector<std::string>& set = {});
+                                          const std::vector<Setting>& set = {});
 
 }  // namespace stepsim

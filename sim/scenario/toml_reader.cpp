@@ -175,6 +175,21 @@ const std::vector<TomlValue>& TomlReader::list(std::string_view key) const {
   return value(key).children;
 }
 
+std::shared_ptr<const std::vector<std::int64_t>> TomlReader::integers(std::string_view key) const {
+  const std::vector<TomlValue>& items = list(key);
+  if (value(key).integers != nullptr) {
+    return value(key).integers;
+  }
+  auto numbers = std::make_shared<std::vector<std::int64_t>>();
+  for (const TomlValue& item : items) {
+    if (item.kind != Kind::Integer) {
+      fail(key, fmt::format("expected whole numbers, got {} in the list", describe(item)));
+    }
+    numbers->push_back(item.integer);
+  }
+  return numbers;
+}
+
 std::string read_choice(const TomlReader& table,
                         const std::string& key,
                         const std::string& fallback,

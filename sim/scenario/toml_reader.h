@@ -3,9 +3,11 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/units.h"
@@ -68,6 +70,9 @@ class TomlReader {
   [[nodiscard]] TomlReader table(std::string_view key) const;
   /// The list below `key` (required).
   [[nodiscard]] const std::vector<TomlValue>& list(std::string_view key) const;
+  /// The list of whole numbers below `key` (required).
+  [[nodiscard]] std::shared_ptr<const std::vector<std::int64_t>> integers(
+      std::string_view key) const;
 
   /// `parse(text(key))`, its InputError completed with the place.
   template <typename Parse>

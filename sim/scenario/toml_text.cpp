@@ -43,6 +43,9 @@ std::string inline_text(const TomlValue& value) {
     case TomlValue::Kind::DateTime:
       throw std::invalid_argument("toml_text: a date, which no key of a scenario takes");
     case TomlValue::Kind::List:
+      if (value.integers != nullptr) {
+        return fmt::format("[{}]", fmt::join(*value.integers, ", "));
+      }
       return fmt::format("[{}]", fmt::join(mapped(value.children, inline_text), ", "));
     case TomlValue::Kind::Table:
       return fmt::format("{{ {} }}",
@@ -88,6 +91,10 @@ void make_absolute(TomlValue& value, const std::filesystem::path& folder) {
 }
 
 }  // namespace
+
+std::string toml_value_text(const TomlValue& value) {
+  return inline_text(value);
+}
 
 std::string toml_text(const TomlValue& root) {
   std::string plain;

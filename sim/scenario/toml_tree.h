@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ struct TomlValue {
   double real = 0;
   std::string text;
   std::vector<TomlValue> children;  ///< List: items. Table: members, as they stand in the file.
+  /// List: whole numbers in place of items, where there are many and no file holds them; else null.
+  std::shared_ptr<const std::vector<std::int64_t>> integers;
   /// Not empty: the value came from `--set key=text` instead of the file. Holds for its children.
   std::string override_option;  ///< "--set", or "--over" of a study.
   std::string override_key;

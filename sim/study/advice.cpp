@@ -97,10 +97,9 @@ Prediction at_cap(const AdviceCase& training,
                   const std::string& policy,
                   Bytes cap,
                   const PredictOptions& options) {
-  const std::vector<std::string> settings =
-      cap.value() == kDefaultBucketCapBytes
-          ? default_cap_settings(training.scenario)
-          : std::vector<std::string>{fmt::format("ddp.bucket_cap={} B", cap.value())};
+  const std::vector<Setting> settings = cap.value() == kDefaultBucketCapBytes
+                                            ? default_cap_settings(training.scenario)
+                                            : std::vector<Setting>{{"ddp.bucket_cap", cap}};
   return predict(training.jobs->job(policy, settings), options);
 }
 

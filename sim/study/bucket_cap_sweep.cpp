@@ -32,10 +32,10 @@ std::vector<std::int64_t> other_caps(std::int64_t own) {
 
 }  // namespace
 
-std::vector<std::string> default_cap_settings(const Scenario& scenario) {
-  std::vector<std::string> settings = {fmt::format("ddp.bucket_cap={}", kDefaultBucketCapBytes)};
+std::vector<Setting> default_cap_settings(const Scenario& scenario) {
+  std::vector<Setting> settings = {{"ddp.bucket_cap", Bytes(kDefaultBucketCapBytes)}};
   if (!scenario.ddp.first_bucket_cap_stated && scenario.ddp.bucket_rule == BucketRule::PyTorch) {
-    settings.push_back(fmt::format("ddp.first_bucket_cap={}", kDefaultFirstBucketBytes));
+    settings.emplace_back("ddp.first_bucket_cap", Bytes(kDefaultFirstBucketBytes));
   }
   return settings;
 }
@@ -48,11 +48,10 @@ std::vector<CapPoint> bucket_cap_sweep(Jobs& jobs, const SweepOptions& options) 
     return points;
   }
   const std::vector<std::int64_t> caps = other_caps(own.value());
-  SweepAxis axis{"ddp.bucket_cap", {}, {}};
+  SweepAxis axis{"ddp.bucket_cap", {}};
   for (const std::int64_t cap : caps) {
-    axis.values.push_back(std::to_string(cap));
+    axis.values.emplace_back(axis.key, Bytes(cap));
   }
-  axis.labels = axis.values;
   SweepOptions of_caps = options;
   of_caps.skips_unpriced = true;
   std::vector<SweepPoint> swept = sweep(jobs, {axis}, of_caps);

@@ -8,7 +8,7 @@ namespace stepsim {
 
 /// What stands for DDP's default in this scenario, as --set takes it: to state bucket_cap would
 /// move the limit of the newest version's first bucket, too, unless that is stated as well.
-[[nodiscard]] std::vector<std::string> default_cap_settings(const Scenario& scenario);
+[[nodiscard]] std::vector<Setting> default_cap_settings(const Scenario& scenario);
 
 /// One bucket cap of bucket_cap_sweep().
 struct CapPoint {

@@ -39,18 +39,17 @@ std::string toml_lines(const BucketChoice& choice) {
                      has_default_first(choice) ? "first_bucket_cap = \"1 MiB\"\n" : "");
 }
 
-std::vector<std::string> choice_settings(const BucketChoice& choice,
-                                         const DdpOptions& of_scenario) {
-  const std::string list = "ddp.bucket_caps=" + joined(choice, "\"", " MiB\"");
+std::vector<Setting> choice_settings(const BucketChoice& choice, const DdpOptions& of_scenario) {
+  const Setting list("ddp.bucket_caps", joined(choice, "\"", " MiB\""));
   if (!choice.ddp.bucket_caps.empty()) {
-    return {"ddp.torch=newest", list};
+    return {{"ddp.torch", "newest"}, list};
   }
   if (!of_scenario.bucket_caps.empty()) {
     return {list};  // A cap has no effect beside the scenario's list; a list of one is the same.
   }
-  std::vector<std::string> settings = {"ddp.bucket_cap=" + choice.mib.front() + " MiB"};
+  std::vector<Setting> settings = {{"ddp.bucket_cap", choice.mib.front() + " MiB"}};
   if (has_default_first(choice)) {
-    settings.emplace_back("ddp.first_bucket_cap=1 MiB");
+    settings.emplace_back("ddp.first_bucket_cap", "1 MiB");
   }
   return settings;
 }

@@ -6,6 +6,7 @@
 
 #include "sim/ddp/ddp_options.h"
 #include "sim/predict/prediction.h"
+#include "sim/scenario/setting.h"
 
 namespace stepsim {
 
@@ -23,8 +24,8 @@ struct BucketChoice {
 [[nodiscard]] std::string python_argument(const BucketChoice& choice);
 /// Returns the choice as lines of [ddp] in a scenario: "torch = …", "bucket_caps = […]".
 [[nodiscard]] std::string toml_lines(const BucketChoice& choice);
-/// Returns the choice as --set takes it in a scenario of these options: "ddp.bucket_cap=50 MiB".
-[[nodiscard]] std::vector<std::string> choice_settings(const BucketChoice& choice,
-                                                       const DdpOptions& of_scenario);
+/// Returns the settings that make the choice in a scenario of these options.
+[[nodiscard]] std::vector<Setting> choice_settings(const BucketChoice& choice,
+                                                   const DdpOptions& of_scenario);
 
 }  // namespace stepsim

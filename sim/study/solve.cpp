@@ -85,7 +85,7 @@ Solution solve(const Scenario& scenario,
       options.on_progress(done++ / predictions);
     }
     const Prediction prediction = predict(
-        jobs.job(options.policy, {range.key + "=" + value_text(range, value)}), PredictOptions());
+        jobs.job(options.policy, {{range.key, value_text(range, value)}}), PredictOptions());
     solution.notes = prediction.notes;
     return prediction.summary.step_time_ms.mean;
   };

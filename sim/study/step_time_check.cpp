@@ -44,7 +44,6 @@ double rest_of(std::span<const StepTimeCheckRow> rows) {
 }  // namespace
 
 std::vector<StepTimeCheckRow> check_step_times(const Scenario& scenario,
-                                               const std::vector<std::string>& set,
                                                const StepTimeTable& table,
                                                const ProgressCallback& on_progress) {
   const std::string policy = fixed_policy(scenario).name();
@@ -55,15 +54,16 @@ std::vector<StepTimeCheckRow> check_step_times(const Scenario& scenario,
     const std::string placement = text_of(measured.placement);
     const auto [place, is_new] = known.try_emplace({placement, measured.batch, measured.length});
     if (is_new) {
-      std::vector<std::string> overrides = set;
-      overrides.push_back("cluster.placement=" + placement);
-      overrides.push_back(fmt::format("policy.{}.batch_size={}", policy, measured.batch));
-      overrides.push_back(fmt::format(
-          "data.samples={}", measured.batch * measured.placement.ranks() * (scenario.steps + 1)));
+      const std::int64_t samples =
+          measured.batch * measured.placement.ranks() * (scenario.steps + 1);
+      std::vector<Setting> settings = {
+          {"cluster.placement", placement},
+          {fmt::format("policy.{}.batch_size", policy), std::to_string(measured.batch)},
+          {"data.samples", std::to_string(samples)}};
       if (table.has_lengths) {
-        overrides.push_back(fmt::format("data.lengths={{constant={}}}", measured.length));
+        settings.emplace_back("data.lengths", fmt::format("{{constant={}}}", measured.length));
       }
-      const Scenario own = read_scenario(scenario.path, overrides);
+      const Scenario own = with_settings(scenario, {std::move(settings)});
       const Prediction prediction = predict(own, find_policy(own, policy), profile, {});
       const PredictionSummary& summary = prediction.summary;
       place->second.step_s = summary.step_time_ms.mean / kSecond;

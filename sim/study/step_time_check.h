@@ -42,7 +42,6 @@ struct StepTimeGroup {
 /// fixed batches with the row's batch; where the table has lengths, all samples of that length.
 /// Raises InputError: the scenario has no policy of fixed batches, or a cost is lacking.
 [[nodiscard]] std::vector<StepTimeCheckRow> check_step_times(const Scenario& scenario,
-                                                             const std::vector<std::string>& set,
                                                              const StepTimeTable& table,
                                                              const ProgressCallback& on_progress);
 

@@ -6,14 +6,15 @@
 #include <utility>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_number.h"
 #include "costmodel/base/parse_units.h"
+#include "costmodel/base/trimmed.h"
 #include "costmodel/records/profile.h"
 #include "costmodel/records/profile_cost_model.h"
+#include "sim/points/setting_members.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/run/jobs.h"
@@ -90,11 +91,10 @@ void add_value(SweepAxis& axis, const std::string& text, double value, const Ran
   }
   if (unit.bytes) {
     const auto whole = static_cast<std::int64_t>(std::llround(value));
-    axis.values.push_back(std::to_string(whole) + " B");
-    axis.labels.push_back(format_bytes(Bytes(whole)));
+    axis.values.emplace_back(axis.key, Bytes(whole));
   } else {
-    axis.values.push_back(fmt::format("{}{}{}", value, unit.name.empty() ? "" : " ", unit.name));
-    axis.labels.push_back(axis.values.back());
+    axis.values.emplace_back(axis.key,
+                             fmt::format("{}{}{}", value, unit.name.empty() ? "" : " ", unit.name));
   }
 }
 
@@ -152,17 +152,22 @@ std::vector<std::string> listed_values(const std::string& text) {
   return values;
 }
 
-SweepPoint predict_point(Jobs& jobs,
-                         const SweepOptions& options,
-                         const std::vector<std::string>& values) {
+/// What a point is computed from: all that differs between the points of one runner.
+struct SweepTask {
+  std::string policy;
+  int noise_runs = 0;
+  std::vector<Setting> set;
+};
+
+STEPSIM_MEMBERS(SweepTask, policy, noise_runs, set)
+
+SweepPoint predict_point(Jobs& jobs, const SweepOptions& options, const SweepTask& task) {
   SweepPoint point;
-  std::vector<std::string> settings = options.settings;
-  settings.insert(settings.end(), values.begin(), values.end());
-  const Job job = jobs.job(options.policy, settings);
+  const Job job = jobs.job(task.policy, task.set);
   const Scenario& scenario = job.scenario();
   const Profile& profile = *job.profile();
   PredictOptions predict_options;
-  predict_options.noise_runs = options.noise_runs;
+  predict_options.noise_runs = task.noise_runs;
   predict_options.paired_draws = true;
   predict_options.threads = 1;  // The points have the threads.
   predict_options.rows = options.picture_of_step ? KeptRows::Rows : KeptRows::None;
@@ -192,11 +197,9 @@ SweepPoint predict_point(Jobs& jobs,
   return point;
 }
 
-SweepPoint point_or_reason(Jobs& jobs,
-                           const SweepOptions& options,
-                           const std::vector<std::string>& values) {
+SweepPoint point_or_reason(Jobs& jobs, const SweepOptions& options, const SweepTask& task) {
   try {
-    return predict_point(jobs, options, values);
+    return predict_point(jobs, options, task);
   } catch (const InputError& error) {
     if (!options.skips_unpriced) {
       throw;
@@ -207,25 +210,31 @@ SweepPoint point_or_reason(Jobs& jobs,
   }
 }
 
-/// A point of the axes, by number.
-struct AxisValues {
-  std::vector<std::string> labels;  ///< [axis]
-  std::vector<std::string> set;     ///< "key=value", the last axis first.
-};
-
-AxisValues axis_values(const std::vector<SweepAxis>& axes, std::size_t number) {
-  AxisValues point;
-  point.labels.resize(axes.size());
+/// Where the point of a number is on the axes.
+std::vector<std::size_t> place_of(const std::vector<SweepAxis>& axes, std::size_t number) {
+  std::vector<std::size_t> place(axes.size());
   for (std::size_t i = axes.size(); i-- > 0;) {
-    const std::size_t value = number % axes[i].values.size();
+    place[i] = number % axes[i].values.size();
     number /= axes[i].values.size();
-    point.labels[i] = axes[i].labels[value];
-    point.set.push_back(axes[i].key + "=" + axes[i].values[value]);
   }
-  return point;
+  return place;
 }
 
-std::vector<AxisValues> all_values(const Scenario& scenario, const std::vector<SweepAxis>& axes) {
+/// The task of a point; the last axis is set first.
+SweepTask task_of(const std::vector<SweepAxis>& axes,
+                  const SweepOptions& options,
+                  const std::vector<std::size_t>& place) {
+  SweepTask task{options.policy, options.noise_runs, options.settings};
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    task.set.push_back(axes[i].values[place[i]]);
+  }
+  return task;
+}
+
+/// The tasks of all points of the axes.
+std::vector<SweepTask> tasks_of(const Scenario& scenario,
+                                const std::vector<SweepAxis>& axes,
+                                const SweepOptions& options) {
   std::set<std::string> keys;
   for (const SweepAxis& axis : axes) {
     if (!keys.insert(axis.key).second) {
@@ -244,38 +253,32 @@ std::vector<AxisValues> all_values(const Scenario& scenario, const std::vector<S
       throw InputError("a sweep of more than 10000 points; use fewer values");
     }
   }
-  std::vector<AxisValues> all;
+  std::vector<SweepTask> tasks;
   for (std::size_t i = 0; i < count; ++i) {
-    all.push_back(axis_values(axes, i));
+    tasks.push_back(task_of(axes, options, place_of(axes, i)));
   }
-  return all;
+  return tasks;
 }
 
-/// What evaluates one point from its text.
-std::function<SweepPoint(const std::string&)> sweep_work(Jobs& jobs, const SweepOptions& options) {
-  return [&](const std::string& text) {
-    std::vector<std::string> values;
-    read_exact(parse_json(text, "point of a sweep")["set"], values);
-    return point_or_reason(jobs, options, values);
-  };
+/// The tasks of all points, and last that of the reference.
+std::vector<SweepTask> tasks_with_reference(const Scenario& scenario,
+                                            const std::vector<SweepAxis>& axes,
+                                            const SweepOptions& options,
+                                            const std::vector<Setting>& reference) {
+  std::vector<SweepTask> tasks = tasks_of(scenario, axes, options);
+  tasks.push_back({options.policy, options.noise_runs, options.settings});
+  tasks.back().set.insert(tasks.back().set.end(), reference.begin(), reference.end());
+  return tasks;
 }
 
-/// A point's text: all that differs between the points of one runner.
-std::string sweep_text_of(const SweepOptions& options, const std::vector<std::string>& set) {
-  return fmt::format("{{\"policy\":{},\"noise_runs\":{},\"set\":{}}}",
-                     exact_text(options.policy),
-                     options.noise_runs,
-                     exact_text(set));
+std::function<SweepPoint(const SweepTask&)> sweep_work(Jobs& jobs, const SweepOptions& options) {
+  return [&](const SweepTask& task) { return point_or_reason(jobs, options, task); };
 }
 
-/// The points of the axes, and last the reference.
-std::vector<std::string> sweep_texts(const std::vector<AxisValues>& values,
-                                     const std::vector<std::string>& reference,
-                                     const SweepOptions& options) {
-  std::vector<std::string> texts =
-      mapped(values, [&](const AxisValues& one) { return sweep_text_of(options, one.set); });
-  texts.push_back(sweep_text_of(options, reference));
-  return texts;
+void set_places(const std::vector<SweepAxis>& axes, std::vector<SweepPoint>& points) {
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    points[i].place = place_of(axes, i);
+  }
 }
 
 }  // namespace
@@ -299,8 +302,7 @@ SweepAxis parse_sweep_axis(const std::string& text) {
     if (axis.values.size() == kMaxValues) {
       fail_axis(text, "more than 10000 values");
     }
-    axis.values.push_back(value);
-    axis.labels.push_back(value);
+    axis.values.emplace_back(axis.key, std::string(trimmed(value)));
   }
   return axis;
 }
@@ -337,41 +339,34 @@ std::vector<SweepPoint> sweep(const Scenario& scenario,
 std::vector<SweepPoint> sweep(Jobs& jobs,
                               const std::vector<SweepAxis>& axes,
                               const SweepOptions& options) {
-  const std::vector<AxisValues> values = all_values(jobs.base(), axes);
   PointRunner runner({options.threads});
   std::vector<SweepPoint> points = runner.evaluate(
-      mapped(values, [&](const AxisValues& one) { return sweep_text_of(options, one.set); }),
-      sweep_work(jobs, options),
-      options.on_progress);
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    points[i].labels = values[i].labels;
-  }
+      tasks_of(jobs.base(), axes, options), sweep_work(jobs, options), options.on_progress);
+  set_places(axes, points);
   return points;
 }
 
 ReferencedSweep sweep_with_reference(Jobs& jobs,
                                      const std::vector<SweepAxis>& axes,
-                                     const std::vector<std::string>& reference,
+                                     const std::vector<Setting>& reference,
                                      const SweepOptions& options,
                                      PointRunner& runner) {
-  const std::vector<AxisValues> values = all_values(jobs.base(), axes);
   ReferencedSweep swept;
-  swept.points = runner.evaluate(
-      sweep_texts(values, reference, options), sweep_work(jobs, options), options.on_progress);
+  swept.points = runner.evaluate(tasks_with_reference(jobs.base(), axes, options, reference),
+                                 sweep_work(jobs, options),
+                                 options.on_progress);
   swept.reference = std::move(swept.points.back());
   swept.points.pop_back();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    swept.points[i].labels = values[i].labels;
-  }
+  set_places(axes, swept.points);
   return swept;
 }
 
 std::size_t keep_sweep(Jobs& jobs,
                        const std::vector<SweepAxis>& axes,
-                       const std::vector<std::string>& reference,
+                       const std::vector<Setting>& reference,
                        const SweepOptions& options,
                        PointRunner& runner) {
-  return runner.keep(sweep_texts(all_values(jobs.base(), axes), reference, options),
+  return runner.keep(tasks_with_reference(jobs.base(), axes, options, reference),
                      sweep_work(jobs, options),
                      options.on_progress);
 }

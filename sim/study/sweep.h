@@ -16,8 +16,7 @@ namespace stepsim {
 /// One scenario key and the values that a sweep gives it.
 struct SweepAxis {
   std::string key;
-  std::vector<std::string> values;  ///< The values, as `--set key=value` takes them.
-  std::vector<std::string> labels;  ///< The values, as tables show them.
+  std::vector<Setting> values;
 };
 
 /// Parses "ddp.bucket_cap=1MiB..2GiB:x2" (geometric), "cluster.ranks=2..8:+2" (arithmetic),
@@ -38,7 +37,7 @@ struct SweepAxis {
 
 /// One point of a sweep.
 struct SweepPoint {
-  std::vector<std::string> labels;  ///< [axis]
+  std::vector<std::size_t> place;  ///< [axis] Which of its values; empty: on none of the axes.
   Prediction prediction;
   int ranks = 1;
   std::size_t buckets = 0;
@@ -51,7 +50,7 @@ struct SweepPoint {
 
 struct SweepOptions {
   std::string policy;                       ///< Empty: the scenario's first policy.
-  std::vector<std::string> settings = {};   ///< "key=value", below those of the axes.
+  std::vector<Setting> settings = {};       ///< Below those of the axes.
   int threads = 0;                          ///< 0: one thread per core.
   std::optional<int> picture_of_step = {};  ///< Draw this step of each point, or the last it has.
   int noise_runs = 0;                       ///< PredictOptions::noise_runs; the draws are paired.
@@ -75,11 +74,11 @@ struct ReferencedSweep {
   SweepPoint reference;
 };
 
-/// Predicts the same with a runner, in place of options.threads, and `reference` beside:
-/// "key=value" texts. Raises what sweep() and PointRunner::evaluate() do.
+/// Predicts the same with a runner, in place of options.threads, and `reference` beside. Raises
+/// what sweep() and PointRunner::evaluate() do.
 [[nodiscard]] ReferencedSweep sweep_with_reference(Jobs& jobs,
                                                    const std::vector<SweepAxis>& axes,
-                                                   const std::vector<std::string>& reference,
+                                                   const std::vector<Setting>& reference,
                                                    const SweepOptions& options,
                                                    PointRunner& runner);
 
@@ -87,7 +86,7 @@ struct ReferencedSweep {
 /// Returns how many there are.
 std::size_t keep_sweep(Jobs& jobs,
                        const std::vector<SweepAxis>& axes,
-                       const std::vector<std::string>& reference,
+                       const std::vector<Setting>& reference,
                        const SweepOptions& options,
                        PointRunner& runner);
 

@@ -6,7 +6,7 @@
 namespace stepsim {
 
 STEPSIM_MEMBERS(SweepPoint,
-                labels,
+                place,
                 prediction,
                 ranks,
                 buckets,

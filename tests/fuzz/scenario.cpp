@@ -72,7 +72,7 @@ void enter_scenario(std::string_view input) {
   }
   const std::vector<std::string> set = marked_lines(input, "#set ");
   const Scenario scenario = parse_scenario(text, path, set);
-  const std::string whole = scenario_text(text, path, set);
+  const std::string whole = scenario_text(scenario);
   require(accepts([&] { (void)parse_scenario(whole, path); }), "refused with its overrides inside");
   if (is_small(scenario)) {
     predict_and_report(scenario);

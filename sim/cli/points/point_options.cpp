@@ -7,6 +7,7 @@
 
 #include "costmodel/base/content_id.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/io/gzip_file.h"
 #include "costmodel/model/transformer_json.h"
@@ -38,9 +39,9 @@ void add_length_files(const LengthSource& source, std::string& text) {
 /// A name for the scenario after --set, with all files that it reads but the profile.
 std::string scenario_id(const Scenario& scenario) {
   std::string text = scenario.text;
-  for (const std::string& override_text : scenario.overrides) {
+  for (const Setting& setting : scenario.overrides) {
     // A profile is known by its content, wherever it lies.
-    text += override_text.starts_with("cluster.profile=") ? "" : '\0' + override_text;
+    text += setting.key() == "cluster.profile" ? "" : '\0' + setting.text();
   }
   text += '\0' + to_json(scenario.model).dump(-1, ' ', false, Json::error_handler_t::replace);
   add_length_files(scenario.lengths, text);
@@ -119,6 +120,12 @@ PointRunner point_runner(const Request& request, const Scenario& scenario) {
     sources.store = std::make_unique<PointStore>(path, id, sources.shard);
   }
   return PointRunner(std::move(sources));
+}
+
+std::vector<SweepAxis> asked_axes(const Request& request, const std::vector<std::string>& over) {
+  std::vector<SweepAxis> axes = mapped(over, parse_sweep_axis);
+  axes.insert(axes.end(), request.axes.begin(), request.axes.end());
+  return axes;
 }
 
 Answer shard_answer(const PointRunner& runner, std::size_t points) {

@@ -15,6 +15,10 @@ namespace stepsim {
 /// use, or there are outputs beside --shard; EnvironmentFault: the file cannot be written.
 [[nodiscard]] PointRunner point_runner(const Request& request, const Scenario& scenario);
 
+/// The axes of --over and of the request. Raises InputError as parse_sweep_axis().
+[[nodiscard]] std::vector<SweepAxis> asked_axes(const Request& request,
+                                                const std::vector<std::string>& over);
+
 /// What a command answers that computed one shard: how many points are where, and what to do next.
 [[nodiscard]] Answer shard_answer(const PointRunner& runner, std::size_t points);
 

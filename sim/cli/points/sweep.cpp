@@ -82,10 +82,10 @@ TrainingGoal training_goal(const Request& request, const SweepQuestion& options)
 
 Answer ask_sweep(const Request& request, const SweepQuestion& question) {
   const AskedScenario asked = asked_scenario(request);
-  if (question.over.empty()) {
+  const std::vector<SweepAxis> axes = asked_axes(request, question.over);
+  if (axes.empty()) {
     request.fail("give --over KEY=VALUES");
   }
-  const std::vector<SweepAxis> axes = mapped(question.over, parse_sweep_axis);
   const auto jobs = std::make_shared<Jobs>(asked.read(), "--over");
   const Scenario& scenario = jobs->base();
   (void)jobs->profile(scenario);  // What is wrong with it comes before any work.

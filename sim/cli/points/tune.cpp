@@ -82,10 +82,9 @@ class Verification {
   }
 
   /// `name`: of the files. The policy in them is called "NAME POLICY".
-  void add(const std::string& name, const std::string& policy, std::vector<std::string> set) {
-    set.insert(set.begin(), scenario_.overrides.begin(), scenario_.overrides.end());
-    set.push_back(fmt::format("policy.{}.name={} {}", policy, name, policy));
-    const std::string text = scenario_text(scenario_.text, scenario_.path, set);
+  void add(const std::string& name, const std::string& policy, std::vector<Setting> set) {
+    set.emplace_back(fmt::format("policy.{}.name", policy), name + " " + policy);
+    const std::string text = scenario_text(scenario_, set);
     const std::string path = fmt::format("{}/{}.toml", folder_, name);
     write_text_atomically(path, "# " + policy + ", as stepsim tune set it.\n" + text);
     const Scenario tuned = parse_scenario(text, path, {});
@@ -126,7 +125,7 @@ class Verification {
 /// picture of the front. Returns its prediction.
 Prediction add_step(Jobs& jobs,
                     const std::string& policy,
-                    const std::vector<std::string>& settings,
+                    const std::vector<Setting>& settings,
                     PageContent& content) {
   PredictOptions options;
   options.training_effects = true;
@@ -156,7 +155,7 @@ std::string tune_page(PageContent content,
     const TuneChoice& best = result.finalists.front().choice;
     const std::string& policy = space.policies()[best.policy].name;
     content.recommended = "tuned " + policy;
-    const std::vector<std::string> settings = space.settings(best);
+    const std::vector<Setting> settings = space.settings(best);
     Prediction prediction = add_step(jobs, policy, settings, content);
     prediction.policy = content.recommended;
     content.timelines.back()["policy"] = content.recommended;
@@ -209,7 +208,7 @@ TuneOptions tune_options(const Request& request, const TuneQuestion& question) {
 Answer ask_tune(const Request& request, const TuneQuestion& question) {
   const Scenario scenario = read_asked(request);
   TuneOptions options = tune_options(request, question);
-  const TuneSpace space(scenario, mapped(question.over, parse_sweep_axis));
+  const TuneSpace space(scenario, asked_axes(request, question.over));
   PointRunner runner = point_runner(request, scenario);
   Progress progress(fmt::format("searching {} points", space.size()));
   options.on_progress = progress.callback();

@@ -31,11 +31,11 @@ double bytes_of(const PlannedRun& planned) {
 }
 
 /// The settings that a stage depends on, as a text.
-std::string settings_until(Stage stage, const std::vector<std::string>& settings) {
+std::string settings_until(Stage stage, const std::vector<Setting>& settings) {
   std::string text;
-  for (const std::string& setting : settings) {
-    if (first_stage_of(setting.substr(0, setting.find('='))) <= stage) {
-      text += setting + "\n";
+  for (const Setting& setting : settings) {
+    if (first_stage_of(setting.key()) <= stage) {
+      text += setting.text() + "\n";
     }
   }
   return text;
@@ -46,7 +46,7 @@ std::string settings_until(Stage stage, const std::vector<std::string>& settings
 Jobs::Jobs(Scenario scenario, std::string option)
     : scenario_(std::move(scenario)), option_(std::move(option)) {}
 
-Scenario Jobs::scenario(const std::vector<std::string>& settings) const {
+Scenario Jobs::scenario(const std::vector<Setting>& settings) const {
   return with_settings(scenario_, {settings, option_});
 }
 
@@ -61,7 +61,7 @@ std::shared_ptr<const Profile> Jobs::profile(const Scenario& scenario) {
   });
 }
 
-Job Jobs::job(const std::string& policy, const std::vector<std::string>& settings) {
+Job Jobs::job(const std::string& policy, const std::vector<Setting>& settings) {
   auto changed = std::make_shared<const Scenario>(scenario(settings));
   const BatchingPolicy& chosen = find_policy(*changed, policy);
   RunStages shared = stages(chosen.name(), settings);
@@ -71,7 +71,7 @@ Job Jobs::job(const std::string& policy, const std::vector<std::string>& setting
           std::move(shared)};
 }
 
-RunStages Jobs::stages(const std::string& policy, const std::vector<std::string>& settings) {
+RunStages Jobs::stages(const std::string& policy, const std::vector<Setting>& settings) {
   const std::string key = policy + "\n" + settings_until(Stage::Planned, settings);
   const std::lock_guard lock(mutex_);
   auto known = std::ranges::find(plans_, key, &Planned::key);

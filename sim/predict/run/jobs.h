@@ -25,13 +25,13 @@ class Jobs {
 
   /// The scenario as it stands.
   [[nodiscard]] const Scenario& base() const { return scenario_; }
-  /// The scenario under settings, "key=value" texts. Raises InputError as parse_scenario().
-  [[nodiscard]] Scenario scenario(const std::vector<std::string>& settings) const;
+  /// The scenario under settings. Raises InputError as parse_scenario().
+  [[nodiscard]] Scenario scenario(const std::vector<Setting>& settings) const;
   /// scenario_profile() of such a scenario.
   [[nodiscard]] std::shared_ptr<const Profile> profile(const Scenario& scenario);
   /// The job of a policy under settings; an empty name is the first policy. Raises InputError as
   /// parse_scenario(), find_policy() and scenario_profile().
-  [[nodiscard]] Job job(const std::string& policy, const std::vector<std::string>& settings);
+  [[nodiscard]] Job job(const std::string& policy, const std::vector<Setting>& settings);
 
  private:
   /// Jobs that have one plan.
@@ -41,8 +41,7 @@ class Jobs {
     std::map<std::string, std::shared_ptr<MadeOnce<PricedBatches>>> priced;
   };
 
-  [[nodiscard]] RunStages stages(const std::string& policy,
-                                 const std::vector<std::string>& settings);
+  [[nodiscard]] RunStages stages(const std::string& policy, const std::vector<Setting>& settings);
   void forget_oldest();
 
   Scenario scenario_;

@@ -46,11 +46,15 @@ class _Bar:
             self._bar.close()
 
 
-def _serve(question, given, scenario_text, points):
-    return _core.serve_points(question, given, scenario_text, points)
+def _given(scenario):
+    return None if scenario is None else scenario._given
 
 
-def _served_by(executor, question, given, scenario_text):
+def _serve(question, given, scenario, axes, points):
+    return _core.serve_points(question, given, _given(scenario), axes, points)
+
+
+def _served_by(executor, question, given, scenario, axes):
     """Returns a function that has an executor compute points: [point] in, [point] results out."""
     if not hasattr(executor, "submit"):
         raise TypeError(f"executor is a concurrent.futures.Executor, not {executor!r}")
@@ -60,7 +64,7 @@ def _served_by(executor, question, given, scenario_text):
     def serve(points):
         size = max(1, -(-len(points) // (2 * workers)))  # A worker shares what its points share.
         futures = [
-            executor.submit(_serve, question, alone, scenario_text, points[first:first + size])
+            executor.submit(_serve, question, alone, scenario, axes, points[first:first + size])
             for first in range(0, len(points), size)
         ]
         return [result for future in futures for result in future.result()]
@@ -68,7 +72,7 @@ def _served_by(executor, question, given, scenario_text):
     return serve
 
 
-def ask(question, options, scenario_text=None, progress=None, executor=None):
+def ask(question, options, scenario=None, progress=None, executor=None, axes=()):
     """Returns the _core.Answer of a question.
 
     Args:
@@ -77,14 +81,15 @@ def ask(question, options, scenario_text=None, progress=None, executor=None):
         progress: True or False; None: where a person looks at the output, a terminal or a
             notebook. Or a function that is called as progress(what, share), share from 0 to 1.
         executor: Computes the points of a study, where the question has points.
+        axes: [(key, values)] to vary.
     """
     if progress is None:
         progress = _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
     bar = _Bar() if progress is True else None
     given = [(name, value) for name, value in options.items() if value is not None and value is not False]
     try:
-        elsewhere = executor and _served_by(executor, question, given, scenario_text)
-        answer = _core.ask(question, given, scenario_text, bar or progress or None, elsewhere)
+        elsewhere = executor and _served_by(executor, question, given, scenario, axes)
+        answer = _core.ask(question, given, _given(scenario), axes, bar or progress or None, elsewhere)
     finally:
         if bar is not None:
             bar.close()

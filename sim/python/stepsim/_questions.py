@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, Callable, Dict, List, Optional, TypeVar
 
-from . import _core, _toml
+from . import _core
 
 ROWS: Dict[str, Dict[str, Any]] = {row["name"]: row for row in _core.questions()}
 
@@ -21,19 +21,15 @@ _PROGRESS = "True, False or a function (what, share); None: a bar where a person
 R = TypeVar("R")
 
 
-def _text(value):
-    return value if isinstance(value, str) else _toml.value_text(value)
-
-
-def _key_values(over):
-    """{key: values} or "key=values" or several such texts, as the command line has them."""
-    def text(values):
+def _axes(over):
+    """{key: values} as [(key, values)], where values are a text or a list."""
+    def values_of(values):
         if isinstance(values, str):
             return values
         several = isinstance(values, (list, tuple, range)) or hasattr(values, "tolist")
-        return ",".join(map(_text, values)) if several else _text(values)
+        return list(values) if several else [values]
 
-    return [f"{key}={text(values)}" for key, values in over.items()] if isinstance(over, dict) else over
+    return [(key, values_of(values)) for key, values in over.items()]
 
 
 def _plain(value):
@@ -115,10 +111,8 @@ def _check_names(name, signature, keywords):
             raise TypeError(f"{name}() got an unexpected keyword argument '{keyword}'; {hint}")
 
 
-def _value(row, convert, value):
-    if value is not None and convert:
-        value = convert(value)
-    return _plain(_key_values(value) if row["value"] == "KEY=VALUES" else value)
+def _value(convert, value):
+    return _plain(convert(value) if value is not None and convert else value)
 
 
 def made(
@@ -141,7 +135,7 @@ def made(
     Args:
         kind: Makes the result of the _core.Answer.
         ask: Called as ask([self,] question, options, progress=…); with executor=… where a question
-            has points.
+            has points, with axes=… where keys are given with lists of values.
         order: The arguments that may be given by position; all other options of the row follow as
             keywords. None: all, in the order of the row.
         required: Arguments without a default.
@@ -165,7 +159,10 @@ def made(
         values = dict(fixed)
         for one, value in bound.items():
             of = arguments.rows[one]
-            values[of["name"]] = _value(of, convert.get(one), value)
+            if of["value"] == "KEY=VALUES" and isinstance(value, dict):
+                extras["axes"] = _axes(value)
+            else:
+                values[of["name"]] = _value(convert.get(one), value)
         return kind(ask(*scenario, question, values, **extras))
 
     function.__name__, function.__qualname__ = name, f"Scenario.{name}" if method else name

@@ -4,7 +4,7 @@ import functools
 from typing import Any, Dict, Optional
 
 from . import _core, results
-from .scenario import Scenario
+from .scenario import Scenario, settings_of
 
 
 class Job:
@@ -28,7 +28,7 @@ class Job:
 
     @functools.cached_property
     def _jobs(self):
-        return _core.Jobs(self.scenario.file, self.scenario._text, self.scenario.settings)
+        return _core.Jobs(self.scenario._given)
 
     def predict(self, settings: Optional[Dict[str, Any]] = None, policy: Optional[str] = None,
                 noise: bool = True, steps: bool = False) -> results.Prediction:
@@ -45,10 +45,7 @@ class Job:
         """
         if not isinstance(settings, (dict, type(None))):
             raise TypeError(f"settings are a dict of keys and values, not {settings!r}")
-        changed = Scenario({})
-        for key, value in (settings or {}).items():
-            changed = changed.set(key, value)
-        given = changed.settings
+        given = [one for key, value in (settings or {}).items() for one in settings_of(key, value)]
         return results.Prediction._of(self._jobs.predict(given, policy or "", noise, steps))
 
     def __reduce__(self):

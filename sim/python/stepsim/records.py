@@ -5,7 +5,6 @@ import html
 import json
 import os
 import pathlib
-import tempfile
 import warnings
 from typing import Any, Dict, List
 
@@ -156,10 +155,7 @@ class Plan(_Rows):
 
     def to_jsonl(self) -> str:
         """Returns the text of the plan's file."""
-        with tempfile.TemporaryDirectory(prefix="stepsim-") as folder:
-            path = pathlib.Path(folder) / "plan.jsonl"
-            self.write(path)
-            return path.read_text(encoding="utf-8")
+        return self._plan.text()
 
     def write(self, path):
         """Writes the plan's file. Raises MachineError."""

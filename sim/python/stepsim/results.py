@@ -236,7 +236,8 @@ class Comparison(Result):
 class SweepPoint:
     """One point of a sweep. Times are in milliseconds."""
 
-    values: Dict[str, str]  #: The swept keys and their values.
+    values: Dict[str, Any]  #: The swept keys and their values: numbers in bytes or seconds.
+    place: List[int]  #: Which value of each key, by number.
     step_ms: float
     interval90_ms: Interval
     gain_of_best: float  #: What the best point gains over this one, as a fraction.

@@ -1,53 +1,37 @@
 """Scenarios, and the questions that one can ask about them."""
 
+import copy
 import functools
 import os
 import pathlib
-import tempfile
+import warnings
 from typing import List
 
-from . import _core, _toml, results
+from . import _core, results
 from ._ask import ask
 from ._questions import ROWS, made
 from .errors import InputError, MachineError
+from .lengths import checked_lengths
 from .records import Plan, RunRecord
 
 
-def setting(key, value):
-    """A key and its value as one text, as --set takes it."""
-    if not isinstance(key, str):
-        raise TypeError(f"a key is a text such as 'ddp.bucket_cap', not {key!r}")
-    if value is None:
-        raise TypeError(f"{key}: None is no value; a key that is left out has its default")
-    return f"{key}={value if isinstance(value, str) else _toml.value_text(value)}"
-
-
-class _Lengths:
-    """Lengths of samples in place of a scenario's data. They stay an array until a question is
-    asked, and pickle as one."""
-
-    def __init__(self, lengths):
-        self._lengths = lengths
-
-    @functools.cached_property
-    def _folder(self):
-        folder = tempfile.TemporaryDirectory(prefix="stepsim-")
-        file = pathlib.Path(folder.name) / "lengths.txt"
-        file.write_text("\n".join(map(str, self._lengths.tolist())) + "\n", encoding="ascii")
-        return folder
-
-    @property
-    def settings(self):
-        return [setting("data.lengths", {"file": pathlib.Path(self._folder.name) / "lengths.txt"}),
-                setting("data.samples", len(self._lengths))]
-
-    def __reduce__(self):
-        return type(self), (self._lengths,)
+def _lengths_set(lengths):
+    """What to set for an array of lengths in place of a scenario's data."""
+    lengths = checked_lengths(lengths)
+    return [("data.lengths", lengths), ("data.samples", len(lengths))]
 
 
 def _are_lengths(value):
     """Whether the key data.lengths has an array of them, and not a source of lengths."""
     return value is not None and not isinstance(value, (str, dict))
+
+
+def settings_of(key, value):
+    """What set(key, value) sets: [(key, value)], as _core takes them."""
+    if not isinstance(key, str):
+        raise TypeError(f"a key is a text such as 'ddp.bucket_cap', not {key!r}")
+    is_array = key == "data.lengths" and _are_lengths(value)
+    return _lengths_set(value) if is_array else [(key, value)]
 
 
 def _milliseconds(time):
@@ -64,9 +48,8 @@ def _report(answer) -> str:
     return answer.text()
 
 
-def _answer(scenario, question, options, progress=None, executor=None):
-    about = {"scenario": scenario.file, "set": scenario.settings or None}
-    return ask(question, {**about, **options}, scenario._text, progress, executor)
+def _answer(scenario, question, options, progress=None, executor=None, axes=()):
+    return ask(question, options, scenario, progress, executor, axes)
 
 
 def _method(question, kind=results.Result, order=None, **more):
@@ -85,35 +68,46 @@ class Scenario:
             dict start from the current folder; its data's lengths may be an array, as below.
         lengths: The tokens of each sample, in place of the scenario's data: a list, an array or a
             tensor of whole numbers [sample].
+        file: What messages call a scenario that is in no file.
 
     Keys: scenarios/README.md has all of them. Every question raises InputError, with file, line
     and column, where the scenario is wrong, and MachineError for faults of the machine. Long ones
     show their progress; `progress` is True, False or a function (what, share from 0 to 1).
     """
 
-    def __init__(self, source, lengths=None):
-        self._set = []
+    def __init__(self, source, lengths=None, file="scenario.toml"):
+        self._set = []  # (key, value)
         if isinstance(source, dict):
             data = source.get("data")
             if lengths is None and isinstance(data, dict) and _are_lengths(data.get("lengths")):
                 lengths = data["lengths"]
                 rest = {key: value for key, value in data.items() if key != "lengths"}
                 source = {**source, "data": rest}
-            self._file = "scenario.toml"
-            self._text = _toml.document_text(source)
+            self._file, self._content = os.fspath(file), copy.deepcopy(source)
+            _ = self._given  # What is no scenario's is said now.
         else:
-            self._file = _core.scenario_path(os.fspath(source))
-            self._text = None
+            self._file, self._content = _core.scenario_path(os.fspath(source)), None
         if lengths is not None:
-            self._set_lengths(lengths)
+            self._set = _lengths_set(lengths)
 
     @classmethod
     def from_text(cls, text, file="scenario.toml") -> "Scenario":
         """Makes a scenario of the text of a file. `file` names it in messages, and relative paths
         inside start from its folder."""
-        scenario = cls({})
-        scenario._file, scenario._text = os.fspath(file), text
+        return cls._made(os.fspath(file), text, [])
+
+    @classmethod
+    def _made(cls, file, content, settings):
+        scenario = cls.__new__(cls)
+        scenario._file, scenario._content, scenario._set = file, content, settings
         return scenario
+
+    def __reduce__(self):
+        return type(self)._made, (self._file, self._content, self._set)
+
+    @functools.cached_property
+    def _given(self):
+        return _core.Scenario(self._file, self._content, self._set)
 
     @property
     def file(self) -> str:
@@ -123,15 +117,14 @@ class Scenario:
     @property
     def text(self) -> str:
         """The text of the file, without what set() changed."""
-        if self._text is not None:
-            return self._text
+        if self._content is not None:
+            return self._given.text
         return pathlib.Path(self._file).read_text(encoding="utf-8")
 
     @property
     def settings(self) -> List[str]:
         """What set() changed, as --set takes it."""
-        return [one for given in self._set
-                for one in (given.settings if isinstance(given, _Lengths) else [given])]
+        return self._given.settings
 
     def set(self, key, value) -> "Scenario":
         """Returns a scenario with another value of a key, and leaves this one as it is:
@@ -141,29 +134,18 @@ class Scenario:
         The key "data.lengths" also takes an array, list or tensor of lengths [sample], in tokens.
         What is wrong is found by the next question.
         """
-        other = self.copy()
-        if key == "data.lengths" and _are_lengths(value):
-            other._set_lengths(value)
-        else:
-            other._set.append(setting(key, value))
+        other = self._made(self._file, self._content, self._set + settings_of(key, value))
+        _ = other._given  # A value of a wrong type is said now.
         return other
-
-    def _set_lengths(self, lengths):
-        from .lengths import checked_lengths
-
-        self._set.append(_Lengths(checked_lengths(lengths)))
 
     def copy(self) -> "Scenario":
         """Returns another scenario that is the same."""
-        other = type(self)({})
-        other._file, other._text = self._file, self._text
-        other._set = list(self._set)
-        return other
+        return self._made(self._file, self._content, list(self._set))
 
     def __repr__(self):
         changed = f", {len(self._set)} keys set" if self._set else ""
         try:
-            about = _core.scenario_facts(self._file, self._text, self.settings)
+            about = self._given.facts()
         except (InputError, MachineError):
             return f"<stepsim.Scenario {self._file}{changed}>"
         return (f"<stepsim.Scenario {about['name']}: {about['ranks']} ranks, policies "
@@ -172,10 +154,10 @@ class Scenario:
     def plan(self, policy=None) -> Plan:
         """Plans the batches of every step and rank by one policy (the first, without a name).
         Returns a Plan."""
-        with tempfile.TemporaryDirectory(prefix="stepsim-") as folder:
-            file = os.path.join(folder, "plan.jsonl")
-            _answer(self, "plan", {"policy": policy, "out": file}, False)
-            return Plan.read(file)
+        plan, notes = self._given.plan(policy or "")
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+        return Plan(plan)
 
     # What follows is made of the rows of the questions.
     run = _method("run", results.Run, "policy progress")

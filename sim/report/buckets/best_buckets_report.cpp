@@ -103,7 +103,7 @@ std::string next_text(const Scenario& scenario, const BestBuckets& best) {
       stepsim_command(keeps ? "blame" : "run",
                       scenario,
                       best.list.prediction.policy,
-                      keeps ? std::vector<std::string>() : choice_settings(choice, scenario.ddp)));
+                      keeps ? std::vector<Setting>() : choice_settings(choice, scenario.ddp)));
 }
 
 Json gain_json(const Gain& gain) {

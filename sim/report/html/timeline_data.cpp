@@ -242,6 +242,7 @@ Json timeline_json(const TimelineLabel& label, const StepPicture& picture) {
   const auto& cap = picture.bucket_cap;
   return {{"policy", label.policy},
           {"label", label.label},
+          {"point", label.point ? Json(*label.point) : Json(nullptr)},
           {"cap_bytes", cap ? Json(cap->value()) : Json(nullptr)},
           {"default", cap == Bytes(kDefaultBucketCapBytes)},
           {"own", label.is_own},
@@ -277,7 +278,8 @@ Json cap_timelines_json(const std::vector<CapPoint>& caps, std::vector<std::stri
                                        cap_label(picture),
                                        mean_ms(*cap),
                                        cap == best && caps.size() > 1,
-                                       cap->own},
+                                       cap->own,
+                                       {}},
                                       picture));
   }
   return timelines;

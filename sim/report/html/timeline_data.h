@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +17,8 @@ struct TimelineLabel {
   std::string label;   ///< "25 MiB", or the value of the swept key.
   double mean_ms = 0;  ///< Mean of the steady steps at this setting, as a sweep's table states it.
   bool is_best = false;
-  bool is_own = false;  ///< True: this is the scenario without changes.
+  bool is_own = false;                    ///< True: this is the scenario without changes.
+  std::optional<std::size_t> point = {};  ///< Which one of a sweep it is.
 };
 
 /// The most ranks that a timeline draws. If there are more, those drawn range evenly from the one
@@ -24,7 +27,7 @@ inline constexpr std::size_t kMaxDrawnRanks = 16;
 
 /// Returns one step as the page draws it:
 ///
-///   {"policy", "label", "cap_bytes", "default", "own", "best", "step", "mean_ms",
+///   {"policy", "label", "point", "cap_bytes", "default", "own", "best", "step", "mean_ms",
 ///    "shown_us": from the last rank's start to the last rank's end,
 ///    "buckets": [[bytes, tensors], …],
 ///    "ranks": [{"rank", "useful", "padded",

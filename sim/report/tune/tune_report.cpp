@@ -165,7 +165,7 @@ Json tune_price_json(const TunePrice& price) {
 Json tuned_json(const TuneSpace& space, const TunedPoint& point) {
   return {{"policy", tuned_policy(space, point)},
           {"setting", named(space, point)},
-          {"set", space.settings(point.choice)},
+          {"set", mapped(space.settings(point.choice), &Setting::text)},
           {"without_noise", tune_price_json(point.price)},
           {"bound_useful_tokens_per_s", point.bound_tokens_per_s},
           {"samples_per_step", point.samples},
@@ -316,7 +316,7 @@ std::string tune_text(const Scenario& scenario,
 Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResult& result) {
   Json json = {{"format", "stepsim-tune/1"},
                {"scenario", scenario.name},
-               {"set", result.overrides},
+               {"set", mapped(result.overrides, &Setting::text)},
                {"points", result.points},
                {"refused", result.refused},
                {"out_of_memory", result.out_of_memory},
@@ -336,11 +336,12 @@ Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResul
                {"warnings", tune_warnings(space, result)}};
   Json axes = Json::array();
   for (const TuneAxis& axis : space.shared()) {
-    axes.push_back({{"key", axis.axis.key}, {"values", axis.axis.values}});
+    axes.push_back(
+        {{"key", axis.axis.key}, {"values", mapped(axis.axis.values, &Setting::value_text)}});
   }
   for (const TuneSpace::Policy& policy : space.policies()) {
     for (const SweepAxis& axis : policy.axes) {
-      axes.push_back({{"key", axis.key}, {"values", axis.values}});
+      axes.push_back({{"key", axis.key}, {"values", mapped(axis.values, &Setting::value_text)}});
     }
   }
   json["space"] = {{"policies", mapped(space.policies(), &TuneSpace::Policy::name)},
@@ -408,7 +409,8 @@ std::string tune_csv(const TuneSpace& space, const TuneResult& result) {
           list,
           i + 1,
           csv_field(tuned_policy(space, points[i])),
-          csv_field(fmt::format("{}", fmt::join(space.settings(points[i].choice), "; "))),
+          csv_field(fmt::format(
+              "{}", fmt::join(mapped(space.settings(points[i].choice), &Setting::text), "; "))),
           price.step_ms,
           price.useful_tokens_per_s(),
           price.memory_mib,

@@ -7,12 +7,12 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/quantile.h"
 #include "sim/points/prediction_members.h"
+#include "sim/points/setting_members.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/run/jobs.h"
 
@@ -29,23 +29,22 @@ constexpr std::size_t kFinalists = 8;
 constexpr std::size_t kLeastFinalists = 3;
 constexpr double kFinal = 0.03;  // Finalists beyond these are at most so much slower than the best.
 
-std::string tune_text_of(const std::string& policy,
-                         const std::vector<std::string>& set,
-                         bool noise) {
-  return fmt::format(
-      "{{\"policy\":{},\"noise\":{},\"set\":{}}}", exact_text(policy), noise, exact_text(set));
-}
+/// What a price is computed from.
+struct TuneTask {
+  std::string policy;
+  bool noise = false;
+  std::vector<Setting> set;
+};
 
-TunePrice price_of(Jobs& jobs, const std::string& text) {
-  const Json point = parse_json(text, "point of a tuning");
-  std::vector<std::string> settings;
-  read_exact(point["set"], settings);
+STEPSIM_MEMBERS(TuneTask, policy, noise, set)
+
+TunePrice price_of(Jobs& jobs, const TuneTask& task) {
   TunePrice price;
   try {
-    const Job job = jobs.job(point["policy"].get<std::string>(), settings);
+    const Job job = jobs.job(task.policy, task.set);
     PredictOptions options;
     options.threads = 1;
-    options.noise_runs = point["noise"].get<bool>() ? options.noise_runs : 0;
+    options.noise_runs = task.noise ? options.noise_runs : 0;
     options.most_noisy_steps = kNoisySteps;
     options.paired_draws = true;
     options.rows = KeptRows::None;
@@ -135,7 +134,7 @@ class PointPrices {
  public:
   PointPrices(const TuneSpace& space,
               PointRunner& runner,
-              std::function<TunePrice(const std::string&)> compute)
+              std::function<TunePrice(const TuneTask&)> compute)
       : space_(space), runner_(runner), compute_(std::move(compute)) {}
 
   /// Prices without noise; points that cannot run are counted in `result`.
@@ -143,7 +142,7 @@ class PointPrices {
     const std::vector<TunePrice> prices =
         runner_.evaluate(mapped(candidates,
                                 [&](const Candidate& candidate) {
-                                  return text_of(space_.choice(candidate.number), false);
+                                  return task_of(space_.choice(candidate.number), false);
                                 }),
                          compute_);
     for (std::size_t i = 0; i < prices.size(); ++i) {
@@ -170,7 +169,7 @@ class PointPrices {
   /// Draws the finalists with noise, and compares each with the first.
   void draw(std::vector<TunedPoint>& finalists, bool noise) {
     const std::vector<TunePrice> drawn = runner_.evaluate(
-        mapped(finalists, [&](const TunedPoint& point) { return text_of(point.choice, noise); }),
+        mapped(finalists, [&](const TunedPoint& point) { return task_of(point.choice, noise); }),
         compute_);
     for (std::size_t i = 0; i < drawn.size(); ++i) {
       finalists[i].drawn = drawn[i];
@@ -183,13 +182,13 @@ class PointPrices {
   [[nodiscard]] bool tried(std::size_t number) const { return tried_.count(number) > 0; }
 
  private:
-  [[nodiscard]] std::string text_of(const TuneChoice& choice, bool noise) const {
-    return tune_text_of(space_.policies()[choice.policy].name, space_.settings(choice), noise);
+  [[nodiscard]] TuneTask task_of(const TuneChoice& choice, bool noise) const {
+    return {space_.policies()[choice.policy].name, noise, space_.settings(choice)};
   }
 
   const TuneSpace& space_;
   PointRunner& runner_;
-  std::function<TunePrice(const std::string&)> compute_;
+  std::function<TunePrice(const TuneTask&)> compute_;
   std::vector<TunedPoint> points_;
   std::set<std::size_t> tried_;  ///< Numbers of all points that were to be priced.
   double best_ = 0;
@@ -292,8 +291,8 @@ TuneResult tune(Jobs& jobs,
                 const TuneOptions& options,
                 PointRunner& runner) {
   const Scenario& scenario = jobs.base();
-  const std::function<TunePrice(const std::string&)> compute = [&](const std::string& text) {
-    return price_of(jobs, text);
+  const std::function<TunePrice(const TuneTask&)> compute = [&](const TuneTask& task) {
+    return price_of(jobs, task);
   };
   TuneResult result;
   result.overrides = scenario.overrides;
@@ -302,7 +301,7 @@ TuneResult tune(Jobs& jobs,
   const std::vector<TunePrice> own =
       runner.evaluate(mapped(space.policies(),
                              [&](const TuneSpace::Policy& policy) {
-                               return tune_text_of(policy.name, {}, options.draws);
+                               return TuneTask{policy.name, options.draws, {}};
                              }),
                       compute);
   const std::vector<WorkBound> works = own_works(space, jobs);

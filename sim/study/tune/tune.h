@@ -67,7 +67,7 @@ struct TuneReference {
 
 /// What a search found. Each point of the space is left out for a reason, priced, bounded or open.
 struct TuneResult : LeftOut {
-  std::vector<std::string> overrides;  ///< Of the scenario, which all points have.
+  std::vector<Setting> overrides;  ///< Of the scenario, which all points have.
   std::size_t points = 0;
   std::size_t priced = 0;   ///< In full.
   std::size_t bounded = 0;  ///< They cannot be faster than the best by more than `certificate`.

@@ -40,11 +40,10 @@ bool is_only_reducing(const std::string& key) {
 
 /// The values once each, the first of them first.
 SweepAxis axis_of(const std::string& key, const std::vector<std::string>& values) {
-  SweepAxis axis{key, {}, {}};
+  SweepAxis axis{key, {}};
   for (const std::string& value : values) {
-    if (std::ranges::find(axis.values, value) == axis.values.end()) {
-      axis.values.push_back(value);
-      axis.labels.push_back(value);
+    if (std::ranges::find(axis.values, value, &Setting::value_text) == axis.values.end()) {
+      axis.values.emplace_back(key, value);
     }
   }
   return axis;
@@ -58,12 +57,6 @@ std::vector<std::string> sizes_around(double own) {
     values.push_back(fmt::format("{:.0f}", size));
   }
   return values;
-}
-
-/// A size as --set takes it, to the byte.
-std::string exact_bytes(Bytes size) {
-  const std::string text = format_bytes(size);
-  return parse_bytes(text) == size ? text : fmt::format("{} B", size.value());
 }
 
 std::vector<std::string> caps_of(const Scenario& scenario) {
@@ -109,8 +102,8 @@ TuneSpace::TuneSpace(const Scenario& scenario, const std::vector<SweepAxis>& ove
                        "the key is given twice; list all of its values in one --over");
     }
     if (axis.key == "policy") {
-      policies_ = mapped(axis.values, [&](const std::string& name) {
-        return Policy{find_policy(scenario, name).name(), {}};
+      policies_ = mapped(axis.values, [&](const Setting& value) {
+        return Policy{find_policy(scenario, value.value_text()).name(), {}};
       });
     }
   }
@@ -233,22 +226,22 @@ TuneChoice TuneSpace::choice(std::size_t number) const {
 
 void TuneSpace::add_setting(const SweepAxis& axis,
                             std::size_t value,
-                            std::vector<std::string>& settings) const {
+                            std::vector<Setting>& settings) const {
   if (value > 0 || !first_is_own_) {
-    settings.push_back(axis.key + "=" + axis.values[value]);
+    settings.push_back(axis.values[value]);
   }
 }
 
-std::vector<std::string> TuneSpace::shared_settings(const TuneChoice& choice) const {
-  std::vector<std::string> settings;
+std::vector<Setting> TuneSpace::shared_settings(const TuneChoice& choice) const {
+  std::vector<Setting> settings;
   for (std::size_t i = 0; i < shared_.size(); ++i) {
     add_setting(shared_[i].axis, choice.shared[i], settings);
   }
   return settings;
 }
 
-std::vector<std::string> TuneSpace::settings(const TuneChoice& choice, bool reduces) const {
-  std::vector<std::string> settings;
+std::vector<Setting> TuneSpace::settings(const TuneChoice& choice, bool reduces) const {
+  std::vector<Setting> settings;
   const std::vector<SweepAxis>& own = policies_[choice.policy].axes;
   for (std::size_t i = 0; i < own.size(); ++i) {
     add_setting(own[i], choice.own[i], settings);
@@ -265,7 +258,8 @@ std::string TuneSpace::text(const TuneChoice& choice) const {
   std::vector<std::string> parts;
   const auto add = [&](const SweepAxis& axis, std::size_t value) {
     if (axis.values.size() > 1 && (value > 0 || !first_is_own_)) {
-      parts.push_back(axis.key.substr(axis.key.rfind('.') + 1) + " " + axis.labels[value]);
+      parts.push_back(axis.key.substr(axis.key.rfind('.') + 1) + " " +
+                      axis.values[value].value_text());
     }
   };
   const std::vector<SweepAxis>& own = policies_[choice.policy].axes;

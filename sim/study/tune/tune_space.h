@@ -47,13 +47,12 @@ class TuneSpace {
   /// Points are numbered policy by policy; the last shared axis varies fastest. The scenario's own
   /// values come first where it lists them first.
   [[nodiscard]] TuneChoice choice(std::size_t number) const;
-  /// The settings of a choice as `--set` takes them; `reduces`: with those axes that only reduce.
+  /// The settings of a choice; `reduces`: with those axes that only reduce.
   /// Where the space is the default one, only those that differ from the scenario: to state a value
   /// can change more than to leave it out, as of a bucket cap.
-  [[nodiscard]] std::vector<std::string> settings(const TuneChoice& choice,
-                                                  bool reduces = true) const;
-  /// The shared axes of a choice alone, as `--set` takes them.
-  [[nodiscard]] std::vector<std::string> shared_settings(const TuneChoice& choice) const;
+  [[nodiscard]] std::vector<Setting> settings(const TuneChoice& choice, bool reduces = true) const;
+  /// The shared axes of a choice alone.
+  [[nodiscard]] std::vector<Setting> shared_settings(const TuneChoice& choice) const;
   /// Returns the settings of a choice as a reader sees them, "bucket_cap 25 MiB"; where the space
   /// is the default one, only those that differ from the scenario.
   [[nodiscard]] std::string text(const TuneChoice& choice) const;
@@ -65,9 +64,7 @@ class TuneSpace {
 
  private:
   void add_default_axes(const Scenario& scenario);
-  void add_setting(const SweepAxis& axis,
-                   std::size_t value,
-                   std::vector<std::string>& settings) const;
+  void add_setting(const SweepAxis& axis, std::size_t value, std::vector<Setting>& settings) const;
 
   std::vector<Policy> policies_;
   std::vector<TuneAxis> shared_;

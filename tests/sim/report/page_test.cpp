@@ -31,7 +31,8 @@ Json picture(const std::vector<std::string>& overrides) {
                                         scenario_profile(scenario),
                                         {.noise_runs = 0, .timeline_of_step = 2});
   REQUIRE(prediction.timelines.size() == 1);
-  return timeline_json({"fixed", "1 MiB", 54, true, true}, step_picture(scenario, prediction, 2));
+  return timeline_json({"fixed", "1 MiB", 54, true, true, {}},
+                       step_picture(scenario, prediction, 2));
 }
 
 Json parsed(const std::string& text) {

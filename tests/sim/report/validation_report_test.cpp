@@ -197,7 +197,7 @@ TEST_CASE("what holds leads on to the blame of the recommended policy") {
   from.scenario.path = "my x.toml";
   CHECK(next_command(one_policy(10, 10, 0.01), from, 0.1) ==
         "stepsim blame 'my x.toml' --policy fixed --profile p.json");
-  from.scenario.overrides = {"cluster.profile=p.json", "scenario.seed=3"};
+  from.scenario.overrides = {{"cluster.profile", "p.json"}, {"scenario.seed", "3"}};
   CHECK(next_command(one_policy(10, 10, 0.01), from, 0.1) ==
         "stepsim blame 'my x.toml' --policy fixed --set cluster.profile=p.json --set "
         "scenario.seed=3");

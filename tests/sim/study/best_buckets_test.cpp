@@ -182,23 +182,23 @@ TEST_CASE("bucket sizes are written as Python and shells take them") {
   choice.mib = {"25"};
   CHECK(python_argument(choice) == "bucket_cap_mb=25");
   CHECK(toml_lines(choice) == "bucket_cap = \"25 MiB\"\n");
-  using Settings = std::vector<std::string>;
+  using Settings = std::vector<Setting>;
   const DdpOptions scenario;
-  CHECK(choice_settings(choice, scenario) == Settings{"ddp.bucket_cap=25 MiB"});
+  CHECK(choice_settings(choice, scenario) == Settings{{"ddp.bucket_cap", "25 MiB"}});
   choice.ddp.torch = "newest";  // Which has a first bucket of 1 MiB while nobody states a cap.
   CHECK(python_argument(choice) == "bucket_cap_mb=None");
   CHECK(toml_lines(choice) == "bucket_cap = \"25 MiB\"\nfirst_bucket_cap = \"1 MiB\"\n");
   CHECK(choice_settings(choice, scenario) ==
-        Settings{"ddp.bucket_cap=25 MiB", "ddp.first_bucket_cap=1 MiB"});
+        Settings{{"ddp.bucket_cap", "25 MiB"}, {"ddp.first_bucket_cap", "1 MiB"}});
   choice.ddp.first_bucket_cap = choice.ddp.bucket_cap;
   CHECK(python_argument(choice) == "bucket_cap_mb=25");
   DdpOptions listed;
   listed.bucket_caps = {Bytes(1), Bytes(2)};
-  CHECK(choice_settings(choice, listed) == Settings{"ddp.bucket_caps=[\"25 MiB\"]"});
+  CHECK(choice_settings(choice, listed) == Settings{{"ddp.bucket_caps", "[\"25 MiB\"]"}});
   choice.mib = {"1", "60.5"};
   choice.ddp.bucket_caps = {Bytes(1), Bytes(2)};
   CHECK(python_argument(choice) == "bucket_cap_mb_list=[1, 60.5]");
   CHECK(toml_lines(choice) == "torch = \"newest\"\nbucket_caps = [\"1 MiB\", \"60.5 MiB\"]\n");
   CHECK(choice_settings(choice, scenario) ==
-        Settings{"ddp.torch=newest", "ddp.bucket_caps=[\"1 MiB\", \"60.5 MiB\"]"});
+        Settings{{"ddp.torch", "newest"}, {"ddp.bucket_caps", "[\"1 MiB\", \"60.5 MiB\"]"}});
 }

@@ -221,12 +221,14 @@ TEST_CASE("tune: a planted optimum is found") {
   TuneOptions options;
   options.within = 0;
   const TuneResult result = tuned(scenario, space, options);
-  const std::vector<std::string> best = space.settings(result.finalists.front().choice);
-  const std::set<std::string> set(best.begin(), best.end());
+  const std::vector<Setting> best = space.settings(result.finalists.front().choice);
+  const auto is_set = [&](const char* key, const char* value) {
+    return std::ranges::count(best, Setting(key, value)) == 1;
+  };
   CHECK(space.policies()[result.finalists.front().choice.policy].name == "bucketing");
-  CHECK(set.count("policy.bucketing.pad_to_multiple_of=1") == 1);
-  CHECK(set.count("cluster.skew=0") == 1);
-  CHECK(set.count("ddp.gradient_as_bucket_view=true") == 1);
+  CHECK(is_set("policy.bucketing.pad_to_multiple_of", "1"));
+  CHECK(is_set("cluster.skew", "0"));
+  CHECK(is_set("ddp.gradient_as_bucket_view", "true"));
   CHECK(result.certificate == 0);
   CHECK(result.priced < space.size() / 3);
 }
@@ -262,7 +264,7 @@ TEST_CASE("tune: a setting that crops samples is named, or left out where all ar
   // Rows of 100 hold two short samples or the beginning of a long one: nothing is padded, and of
   // each long sample 400 tokens are lost, 400 of 950 in the mean.
   const TunedPoint& best = result.finalists.front();
-  CHECK(space.settings(best.choice)[0] == "policy.packed.capacity=100");
+  CHECK(space.settings(best.choice)[0] == Setting("policy.packed.capacity", "100"));
   CHECK(best.left_out == Approx(400.0 / 950).epsilon(0.1));
   CHECK(best_reference(result)->left_out == 0);
   CHECK(best_reference(result)->meets_limits);
@@ -282,7 +284,7 @@ TEST_CASE("tune: a setting that crops samples is named, or left out where all ar
   CHECK(result.outside_limits > 0);
   for (const TunedPoint& point : result.all) {
     CHECK(point.left_out == 0);
-    CHECK(space.settings(point.choice)[0] == "policy.packed.capacity=550");
+    CHECK(space.settings(point.choice)[0] == Setting("policy.packed.capacity", "550"));
   }
   CHECK(tune_text(scenario, space, result).find("left out") == std::string::npos);
 }
@@ -359,7 +361,7 @@ TEST_CASE("tune: a default space leaves alone what the scenario has, stated or n
   const TuneSpace space(scenario, {});
   CHECK(space.text(space.choice(0)) == "as it stands");
   CHECK(space.settings(space.choice(0)).empty());
-  CHECK(space.settings(space.choice(1)) == std::vector<std::string>{"ddp.bucket_cap=1 MiB"});
+  CHECK(space.settings(space.choice(1)) == std::vector<Setting>{{"ddp.bucket_cap", "1 MiB"}});
 }
 
 TEST_CASE("tune: of equally fast settings the front has the one that needs least memory") {
@@ -370,8 +372,10 @@ TEST_CASE("tune: of equally fast settings the front has the one that needs least
   REQUIRE(result.all.size() == 2);
   CHECK(result.all[0].price.useful_tokens_per_s() == result.all[1].price.useful_tokens_per_s());
   REQUIRE(result.front.size() == 1);
-  CHECK(space.settings(result.front[0].choice)[0] == "ddp.gradient_as_bucket_view=true");
-  CHECK(space.settings(result.finalists[0].choice)[0] == "ddp.gradient_as_bucket_view=true");
+  CHECK(space.settings(result.front[0].choice)[0] ==
+        Setting("ddp.gradient_as_bucket_view", "true"));
+  CHECK(space.settings(result.finalists[0].choice)[0] ==
+        Setting("ddp.gradient_as_bucket_view", "true"));
 }
 
 TEST_CASE("tune: a search that is ended says what is open") {
@@ -411,8 +415,9 @@ TEST_CASE("tune: points are numbered through, and each is another setting") {
   std::set<std::string> seen;
   for (std::size_t i = 0; i < space.size(); ++i) {
     const TuneChoice choice = space.choice(i);
-    seen.insert(fmt::format(
-        "{} {}", space.policies()[choice.policy].name, fmt::join(space.settings(choice), " ")));
+    seen.insert(fmt::format("{} {}",
+                            space.policies()[choice.policy].name,
+                            fmt::join(mapped(space.settings(choice), &Setting::text), " ")));
   }
   CHECK(seen.size() == space.size());
 }

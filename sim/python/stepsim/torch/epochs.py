@@ -22,7 +22,7 @@ class Source:
     """Where planners come from: a policy of a scenario, and the data.
 
     Args:
-        file, text, settings: The scenario, as _core takes it.
+        scenario: A stepsim.Scenario.
         policy: The policy's name.
         lengths: [sample]
         drop_uneven: Ranks with more batches than others leave their last out.
@@ -30,8 +30,8 @@ class Source:
         is_made: The scenario was made here: messages name no line of it.
     """
 
-    def __init__(self, file, text, settings, policy, lengths, drop_uneven, says, is_made):
-        self.file, self.text, self.settings, self.policy = file, text, settings, policy
+    def __init__(self, scenario, policy, lengths, drop_uneven, says, is_made):
+        self.scenario, self.policy = scenario, policy
         self.lengths, self.drop_uneven, self.is_made = lengths, drop_uneven, is_made
         self.policy_id = digest(says, drop_uneven)
         self.lengths_id = _core.lengths_id(lengths)
@@ -46,8 +46,8 @@ class Source:
             return self._whole[ranks]
         lengths = self.lengths if ids is None else self.lengths[ids]
         try:
-            planner = _core.EpochPlanner(self.file, self.text, self.settings, self.policy, lengths,
-                                         ranks, self.drop_uneven)
+            planner = _core.EpochPlanner(self.scenario._given, self.policy, lengths, ranks,
+                                         self.drop_uneven)
         except InputError as error:
             if not self.is_made:
                 raise

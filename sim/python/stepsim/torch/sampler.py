@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 
 import numpy
 
-from .. import _core, _toml
+from .. import _core
 from ..errors import InputError
 from ..lengths import checked_lengths
 from ..records import Profile
@@ -108,14 +108,14 @@ class BatchSampler(StepSampler):
         if profile is not None:
             document["cluster"]["profile"] = os.path.abspath(profile.file)
         try:
-            text = _toml.document_text(document)
-            says = [_toml.value_text(sampler), _toml.value_text(table), _toml.value_text(model),
+            scenario = Scenario(document, file=MADE)
+            says = [Scenario({"sampler": sampler, "policy": table, "model": model}).text,
                     None if profile is None else profile.id]
         except (TypeError, ValueError) as error:
             raise InputError(f"policy '{table['name']}': {error}") from None
         drop_uneven = _drops(uneven)
         lengths = checked_lengths(lengths).copy()  # The caller may change its own.
-        source = Source(MADE, text, [], table["name"], lengths, drop_uneven, says, True)
+        source = Source(scenario, table["name"], lengths, drop_uneven, says, True)
         self._begin(source, rank, world_size)
 
     @classmethod
@@ -132,13 +132,12 @@ class BatchSampler(StepSampler):
         """
         if not isinstance(scenario, Scenario):
             scenario = Scenario(scenario)
-        file, text, settings = scenario.file, scenario._text, scenario.settings
         if lengths is None:
-            lengths = _core.data_lengths(file, text, settings, policy)
+            lengths = _core.data_lengths(scenario._given, policy)
         sampler = cls.__new__(cls)
         lengths = checked_lengths(lengths).copy()  # The caller may change its own.
-        source = Source(file, text, settings, policy, lengths, _drops(uneven),
-                        [scenario.text, settings, policy], False)
+        source = Source(scenario, policy, lengths, _drops(uneven),
+                        [scenario.text, scenario.settings, policy], False)
         sampler._begin(source, rank, world_size)
         return sampler
 

@@ -71,13 +71,6 @@ function bytes(value) {
   return Number(value.toPrecision(value >= 1000 ? 4 : 3)) + " " + units[unit];
 }
 
-/** Returns the bytes that a label such as "25 MiB" stands for; null for any other label. */
-function bytesOf(label) {
-  const match = /^([0-9.]+) ?(B|KiB|MiB|GiB)$/.exec(label);
-  const units = {B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3};
-  return match ? Number(match[1]) * units[match[2]] : null;
-}
-
 function plural(number, word) {
   return count(number) + " " + word + (number === 1 ? "" : "s");
 }

@@ -58,7 +58,7 @@ function headFigures(page) {
     const best = result.points[result.best];
     const measure = measureOf(page);
     const reference = referenceOf(page);
-    return [[result.is_better ? "best" : "fastest", shortName(Object.values(best.values).join(", "), 24)],
+    return [[result.is_better ? "best" : "fastest", shortName(valueLabels(page, best).join(", "), 24)],
       [`${measure.name.toLowerCase()} there`, measure.short(valueOf(best, measure))],
       [reference.name, measure.short(reference.y)],
       ["gap", percent(result.reference.gap)],

@@ -25,10 +25,11 @@ function drawGridOfSweep(page, keys) {
   const measure = measureOf(page);
   const last = keys[keys.length - 1];
   const {points, best} = page.data.result;
-  const lineOf = (point) =>
-    keys.slice(0, -1).map((key) => `${key} = ${point.values[key]}`).join(", ");
-  const rows = points.map((point) => ({line: lineOf(point), label: point.values[last],
-    y: valueOf(point, measure)}));
+  const rows = points.map((point) => {
+    const labels = valueLabels(page, point);
+    return {line: keys.slice(0, -1).map((key, i) => `${key} = ${labels[i]}`).join(", "),
+      label: labels[keys.length - 1], y: valueOf(point, measure)};
+  });
   const strong = rows[best];
   const card = section(page, "valley", "The sweep",
     `${measure.name} over ${shortName(last)}; each line is one setting of the other keys, the ` +
@@ -77,8 +78,8 @@ function sweepTable(card, page, keys) {
     return;
   }
   tableOf(card, "The sweep as a table", [
-    ...keys.map((key) => ({name: shortName(key), text: true,
-      value: (point) => shortName(point.values[key])})),
+    ...keys.map((key, i) => ({name: shortName(key), text: true,
+      value: (point) => shortName(valueLabels(page, point)[i])})),
     ...page.data.sweep_columns.map(({key, heading, format}) => ({name: heading, text: !format,
       value: (point) => format ? figureFormats[format](point[key]) : shortName(point[key])})),
   ], page.data.result.points);

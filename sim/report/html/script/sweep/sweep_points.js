@@ -8,8 +8,12 @@ const rateMeasure = {name: "Useful tokens per second", unit: "useful tokens/s",
 
 /** Returns the swept keys; other commands have none. */
 function sweptKeys(page) {
-  const points = page.kind === "sweep" ? page.data.result.points : [];
-  return points.length > 0 ? Object.keys(points[0].values) : [];
+  return page.kind === "sweep" ? page.data.result.axes.map((axis) => axis.key) : [];
+}
+
+/** Returns the values of a sweep's row in words, one for each swept key. */
+function valueLabels(page, row) {
+  return page.data.result.axes.map((axis, i) => axis.labels[row.place[i]]);
 }
 
 /** Returns step time, or throughput when the swept key changes how much work a step does. */
@@ -43,15 +47,15 @@ function sweepPoints(page) {
   const measure = measureOf(page);
   const isStep = measure === stepMeasure;
   // Where some values are words, as placements of ranks, none has a place on an axis.
-  const places = page.data.result.points.map((row) => placeOf(row.values[keys[0]]));
-  const placed = places.every((place) => place !== null);
-  const swept = page.data.result.points.map((row, i) => ({label: row.values[keys[0]], row,
-    x: placed ? places[i] : null, y: valueOf(row, measure), band: isStep && row.interval90,
-    exposed: isStep ? row.exposed_transfer_ms : null, best: i === page.data.result.best,
-    index: settings.findIndex((timeline) => timeline.label === row.values[keys[0]])}));
-  const labels = swept.map((point) => point.label);
+  const [axis] = page.data.result.axes;
+  const placed = axis.values.every(isNumber);
+  const swept = page.data.result.points.map((row, i) => ({label: axis.labels[row.place[0]], row,
+    x: placed ? axis.values[row.place[0]] : null, y: valueOf(row, measure),
+    band: isStep && row.interval90, exposed: isStep ? row.exposed_transfer_ms : null,
+    best: i === page.data.result.best,
+    index: settings.findIndex((timeline) => timeline.point === i)}));
   const besides = isStep && keys[0] === "ddp.bucket_cap"
-    ? drawn.filter((point) => point.x > 0 && !labels.includes(point.label)) : [];
+    ? drawn.filter((point, i) => point.x > 0 && settings[i].point === null) : [];
   return swept.concat(besides).sort((a, b) => a.x - b.x);
 }
 
@@ -62,11 +66,6 @@ function sweepTimelines(page) {
   }
   const shown = page.selection.settings();
   return shown.length > 2 ? shown : page.selection.byPolicy.get(page.recommended) || shown;
-}
-
-function placeOf(label) {
-  const size = bytesOf(label);
-  return size === null && label.trim() !== "" && isFinite(Number(label)) ? Number(label) : size;
 }
 
 /** Returns the reference of the points, {name, y, x or null}; null when there is none. */

@@ -7,7 +7,7 @@ function drawTrainingCost(page) {
   }
   const keys = sweptKeys(page);
   const rows = training.points.map((point, i) => Object.assign({
-    name: keys.map((key) => page.data.result.points[i].values[key]).join(", ")}, point))
+    name: valueLabels(page, page.data.result.points[i]).join(", ")}, point))
     .filter((row) => row.samples_per_s > 0);
   const card = section(page, "training", "Which cluster is worth it?",
     "To the right is faster, upwards is cheaper. No other cluster is both for those on the line; " +

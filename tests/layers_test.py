@@ -74,8 +74,8 @@ CALIBRATE = [
     "calibrate",
 ]
 
-# What is made of both: the program and the Python package, which hand calibrate's fits to sim.
-COMPOSED = COSTMODEL + CALIBRATE + SIM + ["sim", "sim/python"]
+# What is made of both: the program, the library and the Python package, which hand calibrate's fits to sim.
+COMPOSED = COSTMODEL + CALIBRATE + SIM + ["sim", "sim/library", "sim/python"]
 
 # Library header prefix -> folders (or files) that may include it.
 LIBRARIES = {

@@ -36,7 +36,7 @@ def pkg_config(*arguments):
     """Of the installed files, with the prefix where they are now."""
     folder = pathlib.Path(FOLDER.name) / "pkgconfig"
     folder.mkdir(exist_ok=True)
-    for path in INSTALLED.rglob("stepsim-*.pc"):
+    for path in INSTALLED.rglob("stepsim.pc"):
         text = path.read_text(encoding="utf-8")
         assert f"prefix={PREFIX}\n" in text, text
         moved = text.replace(f"prefix={PREFIX}\n", f"prefix={INSTALLED}\n")
@@ -70,29 +70,22 @@ print(scenario.compare().best)
     assert text == "bucketing\n", text
 
 
-def test_headers_find_each_other():
-    headers = INSTALLED / "include" / "stepsim"
-    names = [path.relative_to(headers) for path in headers.rglob("*.h")]
-    assert pathlib.Path("costmodel/base/units.h") in names and pathlib.Path("sim/predict/predict.h") in names
-    assert not any(name.parts[:2] in (("sim", "ask"), ("sim", "cli")) for name in names)
-    for name in names:
-        text = (headers / name).read_text(encoding="utf-8")
-        for included in re.findall(r'^#include "(.*)"', text, re.MULTILINE):
-            assert (headers / included).exists(), f"{name} includes {included}"
+def test_one_header_is_installed_that_needs_no_other():
+    headers = list((INSTALLED / "include").rglob("*.h"))
+    assert [header.name for header in headers] == ["stepsim.h"], headers
+    assert not re.findall(r'^#include "', headers[0].read_text(encoding="utf-8"), re.MULTILINE)
 
 
-def test_versions_and_flags_of_both_libraries():
-    for name in ("stepsim-costmodel", "stepsim-sim"):
-        version = stepsim("--version").split()[1]
-        assert pkg_config("--modversion", name) == [version]
-        flags = pkg_config("--cflags", "--libs", name)
-        assert f"-I{INSTALLED}/include/stepsim" in flags, flags
-        assert f"-l{name}" in flags, flags
+def test_version_and_flags_of_the_library():
+    version = stepsim("--version").split()[1]
+    assert pkg_config("--modversion", "stepsim") == [version]
+    flags = pkg_config("--cflags", "--libs", "stepsim")
+    assert f"-I{INSTALLED}/include" in flags and "-lstepsim" in flags, flags
 
 
 def test_the_example_predicts_what_the_program_does():
     program = pathlib.Path(ELSEWHERE.name) / "two_policies"
-    flags = pkg_config("--cflags", "--libs", "stepsim-sim")
+    flags = pkg_config("--cflags", "--libs", "stepsim")
     sanitize = [] if SANITIZERS == "none" else [f"-fsanitize={SANITIZERS}"]
     source = ROOT / "tests" / "install" / "two_policies.cpp"
     run(*COMPILER, "-std=c++20", *sanitize, source, *flags, "-o", program)
@@ -111,18 +104,40 @@ def test_the_example_predicts_what_the_program_does():
     run(program, "nowhere.toml", "a", "b", status=2)
 
 
-def test_a_library_user_of_costmodel_alone():
-    source = pathlib.Path(ELSEWHERE.name) / "bytes.cpp"
+def test_a_program_asks_plans_and_meets_errors():
+    source = pathlib.Path(ELSEWHERE.name) / "asks.cpp"
     source.write_text(
-        '#include <cstdio>\n#include "costmodel/base/parse_units.h"\n'
-        "using namespace stepsim;\n"
-        'int main() { std::printf("%s", format_bytes(Bytes(1 << 20)).c_str()); }\n'
+        """
+#include <stepsim.h>
+#include <cstdio>
+using namespace stepsim;
+int main(int, char** arguments) {
+  const Scenario scenario = Scenario::read(arguments[1]).with({{"scenario.steps", "4"}});
+  const Job job(scenario);
+  std::printf("%s %d %zu\\n", scenario.name().c_str(), scenario.ranks(), scenario.policies().size());
+  const std::vector<std::string> over = {"ddp.bucket_cap=1 MiB,25 MiB"};
+  const Answer answer = job.ask("sweep", {{"over", over}});
+  std::printf("%d %d\\n", answer.status(), answer.json().find("stepsim-sweep/2") != std::string::npos);
+  const Plan plan = Job(scenario.with_lengths(std::vector<std::int64_t>(3072, 7))).plan("variable_fixed");
+  std::printf("%d %ld\\n", plan.batches().back().step, plan.batches().back().lengths.front());
+  for (const auto& wrong : {Setting{"ddp.bucket_cp", "1"}, Setting{"cluster.profile", "no.json"}}) {
+    try {
+      (void)Job(scenario.with({wrong}));
+    } catch (const InputError& error) {
+      std::printf("%s\\n", error.what());
+    }
+  }
+}
+"""
     )
     program = source.with_suffix("")
     sanitize = [] if SANITIZERS == "none" else [f"-fsanitize={SANITIZERS}"]
-    flags = pkg_config("--cflags", "--libs", "stepsim-costmodel")
+    flags = pkg_config("--cflags", "--libs", "stepsim")
     run(*COMPILER, "-std=c++20", *sanitize, source, *flags, "-o", program)
-    assert run(program) == "1 MiB"
+    lines = run(program, INSTALLED / "share" / "stepsim" / "scenarios" / "token_skew.toml").splitlines()
+    assert lines[0] == "token_skew 4 4", lines
+    assert lines[1:3] == ["0 1", "3 7"], lines
+    assert "did you mean 'bucket_cap'" in lines[3] and "no.json" in lines[4], lines
 
 
 def test_names_of_the_documentation_work_in_any_folder():

@@ -1,12 +1,11 @@
 // Predicts two batching policies of a scenario with the installed library:
 //
-//   c++ -std=c++20 two_policies.cpp $(pkg-config --cflags --libs stepsim-sim) -o two_policies
+//   c++ -std=c++20 two_policies.cpp $(pkg-config --cflags --libs stepsim) -o two_policies
 //   ./two_policies scenarios/token_skew.toml variable_fixed bucketing
 
-#include <cstdio>
-#include <exception>
+#include <stepsim.h>
 
-#include "sim/predict/predict.h"
+#include <cstdio>
 
 int main(int count, char** arguments) {
   if (count != 4) {
@@ -14,20 +13,17 @@ int main(int count, char** arguments) {
     return 2;
   }
   try {
-    const stepsim::Scenario scenario = stepsim::read_scenario(arguments[1]);
-    const stepsim::Profile profile = stepsim::scenario_profile(scenario);
-    for (const char* name : {arguments[2], arguments[3]}) {
-      const stepsim::BatchingPolicy& policy = stepsim::find_policy(scenario, name);
-      const stepsim::Prediction prediction = stepsim::predict(scenario, policy, profile, {});
-      const stepsim::StepTimeSummary& step = prediction.summary.step_time_ms;
+    const stepsim::Job job(stepsim::Scenario::read(arguments[1]));
+    for (const char* policy : {arguments[2], arguments[3]}) {
+      const stepsim::Prediction prediction = job.predict({}, policy);
       std::printf("%s: %.3f ms a step (%.3f to %.3f), %.0f useful tokens/s\n",
-                  name,
-                  step.mean,
-                  step.low90,
-                  step.high90,
-                  prediction.summary.useful_tokens_per_s());
+                  policy,
+                  prediction.step_ms,
+                  prediction.low90_ms,
+                  prediction.high90_ms,
+                  prediction.useful_tokens_per_s);
     }
-  } catch (const std::exception& error) {
+  } catch (const stepsim::InputError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;
   }

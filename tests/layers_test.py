@@ -44,6 +44,7 @@ SIM = [
     "sim/replay",
     "sim/report",
     "sim/report/tune",
+    "sim/report/validation",
     "sim/report/buckets",
     "sim/report/trace",
     "sim/report/html",

@@ -22,9 +22,9 @@
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
-#include "sim/report/validation_markdown.h"
-#include "sim/report/validation_report.h"
-#include "sim/report/validation_words.h"
+#include "sim/report/validation/validation_markdown.h"
+#include "sim/report/validation/validation_report.h"
+#include "sim/report/validation/validation_words.h"
 
 namespace stepsim {
 

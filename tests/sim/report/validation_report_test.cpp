@@ -1,4 +1,4 @@
-#include "sim/report/validation_report.h"
+#include "sim/report/validation/validation_report.h"
 
 #include <tuple>
 
@@ -7,8 +7,8 @@
 
 #include "costmodel/base/utc_time.h"
 #include "sim/report/markdown.h"
-#include "sim/report/validation_markdown.h"
-#include "sim/report/validation_words.h"
+#include "sim/report/validation/validation_markdown.h"
+#include "sim/report/validation/validation_words.h"
 
 using namespace stepsim;
 

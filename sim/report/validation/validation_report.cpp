@@ -1,4 +1,4 @@
-#include "sim/report/validation_report.h"
+#include "sim/report/validation/validation_report.h"
 
 #include <algorithm>
 #include <optional>
@@ -12,7 +12,7 @@
 #include "costmodel/io/json_optional.h"
 #include "sim/report/csv.h"
 #include "sim/report/number_text.h"
-#include "sim/report/validation_words.h"
+#include "sim/report/validation/validation_words.h"
 
 namespace stepsim {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/report/validation_sources.h"
+#include "sim/report/validation/validation_sources.h"
 #include "sim/study/validate.h"
 
 namespace stepsim {

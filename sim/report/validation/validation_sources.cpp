@@ -1,4 +1,4 @@
-#include "sim/report/validation_sources.h"
+#include "sim/report/validation/validation_sources.h"
 
 #include <algorithm>
 #include <set>

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "sim/report/validation_sources.h"
+#include "sim/report/validation/validation_sources.h"
 #include "sim/study/validate.h"
 
 namespace stepsim {

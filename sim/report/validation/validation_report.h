@@ -4,7 +4,7 @@
 
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/table.h"
-#include "sim/report/validation_sources.h"
+#include "sim/report/validation/validation_sources.h"
 #include "sim/study/validate.h"
 
 namespace stepsim {

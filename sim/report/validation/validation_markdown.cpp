@@ -1,4 +1,4 @@
-#include "sim/report/validation_markdown.h"
+#include "sim/report/validation/validation_markdown.h"
 
 #include <initializer_list>
 #include <set>
@@ -10,8 +10,8 @@
 #include "costmodel/terminal/table.h"
 #include "sim/report/markdown.h"
 #include "sim/report/number_text.h"
-#include "sim/report/validation_report.h"
-#include "sim/report/validation_words.h"
+#include "sim/report/validation/validation_report.h"
+#include "sim/report/validation/validation_words.h"
 
 namespace stepsim {
 

@@ -1,4 +1,4 @@
-#include "sim/report/validation_words.h"
+#include "sim/report/validation/validation_words.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,8 +4,8 @@
 
 namespace stepsim {
 
-OptionParser::OptionParser(std::string command, std::string usage)
-    : CommandParser("stepcal", std::move(command), std::move(usage)) {}
+OptionParser::OptionParser(const std::string& command, std::string usage)
+    : CommandParser("stepcal " + command, std::move(usage)) {}
 
 std::string OptionParser::required(const std::string& name, const std::string& what) const {
   if (text(name).empty()) {

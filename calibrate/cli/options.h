@@ -9,7 +9,7 @@ namespace stepsim {
 /// The options of a command of stepcal.
 class OptionParser : public CommandParser {
  public:
-  OptionParser(std::string command, std::string usage);
+  OptionParser(const std::string& command, std::string usage);
 
   /// The option's value. Raises InputError when it is missing; `what` says what it is: "a samples
   /// file".

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
 namespace stepsim {
+
+/// Takes a text piece by piece.
+using TextSink = std::function<void(std::string_view text)>;
 
 /// An output file that takes its name at the end, so that a full disk leaves the old file intact.
 /// Until then it has no name, and a killed program leaves nothing behind; where the file system

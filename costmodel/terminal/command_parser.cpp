@@ -95,10 +95,8 @@ struct CommandParser::Boost {
   po::variables_map values;
 };
 
-CommandParser::CommandParser(std::string program, std::string command, std::string usage)
-    : name_(std::move(program) + " " + std::move(command)),
-      usage_(std::move(usage)),
-      boost_(std::make_unique<Boost>()) {
+CommandParser::CommandParser(std::string name, std::string usage)
+    : name_(std::move(name)), usage_(std::move(usage)), boost_(std::make_unique<Boost>()) {
   boost_->shared.add_options()("help,h", "show this help");
 }
 

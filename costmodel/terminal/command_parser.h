@@ -50,8 +50,8 @@ void add_file_option(const std::string& name,
 /// Parses a command's arguments, and knows its usage and examples.
 class CommandParser {
  public:
-  /// `program` is "stepsim", `command` is "compare", `usage` is CommandHelp::usage.
-  CommandParser(std::string program, std::string command, std::string usage);
+  /// `name` is "stepsim compare", `usage` is CommandHelp::usage.
+  CommandParser(std::string name, std::string usage);
   ~CommandParser();
 
   void add(std::initializer_list<Option> options);

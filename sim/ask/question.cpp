@@ -1,22 +1,20 @@
 #include "sim/ask/question.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include <fmt/format.h>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
-#include "costmodel/terminal/command_parser.h"
 
 namespace stepsim {
 
 namespace {
 
-Answer answer_of(const Question& question, AskedOptions& asked) {
-  check_outputs(asked.request);
-  Answer answer = question.ask(asked);
-  answer.outputs = asked.request.outputs;
+Answer answer_of(const Question& question, const Request& request, const OptionStructs& structs) {
+  check_outputs(request);
+  Answer answer = question.ask(request, structs.own);
+  answer.outputs = request.outputs;
   return answer;
 }
 
@@ -106,42 +104,38 @@ std::vector<OptionRow> point_options() {
                  "stepsim merge")};
 }
 
-std::vector<OptionRow> option_table(std::initializer_list<std::vector<OptionRow>> groups) {
-  std::vector<OptionRow> table;
-  for (const std::vector<OptionRow>& group : groups) {
-    std::ranges::copy(group, std::back_inserter(table));
-  }
-  return table;
+OptionStructs option_structs(const Question& question, Request& request) {
+  OptionStructs structs{question.make_own(), {}};
+  structs.share(request.scenario);
+  structs.share(request.outputs);
+  structs.share(request.points);
+  return structs;
 }
 
 Answer ask(const Question& question, const std::vector<std::string>& words, Request request) {
-  CommandParser parser("stepsim", question.name, question.usage);
   request.command = "stepsim " + question.name;
-  AskedOptions asked{std::move(request), question.make_own()};
-  add_rows(question.options, &asked, parser);
-  if (!parser.parse(words)) {
+  OptionStructs structs = option_structs(question, request);
+  if (!read_words(words, question.usage, question.options, structs, request)) {
     return {};
   }
-  take_given(question.options, parser, &asked);
-  asked.request.given = parser.given();
-  return answer_of(question, asked);
+  return answer_of(question, request, structs);
 }
 
 Answer ask(const Question& question, const OptionValues& values, Request request) {
   request.command = "stepsim " + question.name;
-  AskedOptions asked{std::move(request), question.make_own()};
-  add_given(asked.request);
+  add_given(request);
+  OptionStructs structs = option_structs(question, request);
   for (const auto& [name, value] : values) {
-    const OptionRow& row = row_of(question, name, asked.request);
-    if (const std::string wrong = set_option(row, &asked, value); !wrong.empty()) {
-      asked.request.fail(wrong);
+    const OptionRow& row = row_of(question, name, request);
+    if (const std::string wrong = set_option(row, &structs, value); !wrong.empty()) {
+      request.fail(wrong);
     }
     if (const bool* flag = std::get_if<bool>(&value); flag == nullptr || *flag) {
-      asked.request.given.push_back(given_option(row, value));
+      request.given.push_back(given_option(row, value));
     }
   }
-  keep_files_apart(asked.request.command, asked.request.given, file_options(question.options));
-  return answer_of(question, asked);
+  keep_files_apart(request.command, request.given, file_options(question.options));
+  return answer_of(question, request, structs);
 }
 
 }  // namespace stepsim

@@ -10,7 +10,6 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/memory_limit.h"
 #include "costmodel/base/parse_units.h"
-#include "costmodel/base/shell_word.h"
 #include "costmodel/records/shipped.h"
 #include "sim/report/html/page.h"
 
@@ -44,18 +43,6 @@ KeptRows Request::rows() const {
   const bool wants =
       wants_all_forms || !outputs.json.empty() || !outputs.csv.empty() || !outputs.html.empty();
   return wants ? KeptRows::Rows : KeptRows::None;
-}
-
-std::vector<std::string> Request::words_without(const std::vector<std::string>& names) const {
-  return stepsim::words_without(given, names);
-}
-
-std::string Request::command_line(const std::vector<std::string>& names) const {
-  std::string line = command;
-  for (const std::string& word : words_without(names)) {
-    line += " " + shell_word(word);
-  }
-  return line;
 }
 
 AskedScenario asked_scenario(const Request& request) {

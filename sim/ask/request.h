@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "costmodel/terminal/option_row.h"
-#include "sim/ask/answer.h"
+#include "costmodel/terminal/question.h"
 #include "sim/points/peers.h"
 #include "sim/points/point_runner.h"
 #include "sim/points/point_store.h"
@@ -34,12 +33,9 @@ struct PointOptions {
 };
 
 /// What is asked beside a question's own options, and how.
-struct Request {
-  std::string command;  ///< "stepsim compare"
+struct Request : CommandRequest {
   ScenarioOptions scenario;
-  Outputs outputs;
   PointOptions points;
-  std::vector<GivenOption> given;  ///< All options, in the order in which they were given.
   /// The scenario, where it does not come from the options.
   std::optional<GivenScenario> given_scenario = {};
   /// Keys and values to vary, beside those of --over.
@@ -59,12 +55,6 @@ struct Request {
 
   /// What the forms that the answer may be asked for need of single steps: the text needs nothing.
   [[nodiscard]] KeptRows rows() const;
-  /// The words that ask it, without those of the options with these names.
-  [[nodiscard]] std::vector<std::string> words_without(const std::vector<std::string>& names) const;
-  /// "stepsim compare SCENARIO …", quoted for a shell, without the options with these names.
-  [[nodiscard]] std::string command_line(const std::vector<std::string>& names = {}) const;
-  /// Raises InputError: "COMMAND: error: MESSAGE; see: COMMAND --help".
-  [[noreturn]] void fail(const std::string& message) const { fail_command(command, message); }
 };
 
 /// The scenario that a question is about.

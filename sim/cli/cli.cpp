@@ -26,7 +26,7 @@ int run_one(const std::vector<std::string>& arguments, const FitRecords& fit_rec
                    [&](const std::vector<std::string>& words) {
                      Request request;
                      request.fit_records = fit_records;
-                     return write_answer(ask(question, words, std::move(request)));
+                     return write_answer("stepsim", ask(question, words, std::move(request)));
                    }};
   });
   const CommandSet set = {
@@ -93,7 +93,7 @@ int ask_together(const Question& question,
     const Dismissal dismissal(peers);
     Answer answer = ask(question, words, request);
     answer.outputs.as_file = true;
-    return write_answer(answer);
+    return write_answer("stepsim", answer);
   }
   try {
     (void)ask(question, words, request);

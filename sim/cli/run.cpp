@@ -68,7 +68,9 @@ Answer ask_run(const Request& request, const RunOptions& options) {
     return run_text(scenario, predictions->front(), screen);
   };
   answer.json = [=] { return prediction_json(*predictions, StepRows::Streamed); };
-  answer.streamed = predictions;
+  answer.streamed = [=](const Json& json, const TextSink& sink) {
+    write_streamed(json, *predictions, sink);
+  };
   answer.csv = [=] { return steps_csv(*predictions); };
   answer.html = [=, content = page_content(request, scenario)] {
     return run_page(content, *jobs, *predictions);

@@ -4,8 +4,8 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/shipped.h"
+#include "costmodel/terminal/answer.h"
 #include "costmodel/terminal/show.h"
-#include "sim/ask/answer.h"
 #include "sim/python/bindings.h"
 
 namespace py = pybind11;

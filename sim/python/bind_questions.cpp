@@ -97,7 +97,7 @@ std::vector<std::string> serve_points(const std::string& name,
   throw InputError("'{}' has no points that another process could compute", name);
 }
 
-py::dict row_dict(const OptionRow& row, AskedOptions& defaults) {
+py::dict row_dict(const OptionRow& row, OptionStructs& defaults) {
   const OptionVariable variable = row.variable(&defaults);
   const OptionHelp help = option_help(row.long_name(), row.words);
   py::dict result;
@@ -115,7 +115,8 @@ py::dict row_dict(const OptionRow& row, AskedOptions& defaults) {
 py::list question_dicts() {
   py::list result;
   for (const Question& question : questions()) {
-    AskedOptions defaults{{}, question.make_own()};
+    Request request;
+    OptionStructs defaults = option_structs(question, request);
     py::list options;
     for (const OptionRow& row : question.options) {
       options.append(row_dict(row, defaults));

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "costmodel/io/atomic_file.h"
 #include "costmodel/io/json_file.h"
 #include "sim/predict/prediction.h"
 
@@ -17,9 +16,6 @@ enum class StepRows { None, All, Streamed };
 /// StepRows::Streamed leaves a mark in place of the rows, of which there may be more than fit into
 /// memory as JSON: write_streamed() writes them.
 [[nodiscard]] Json prediction_json(const std::vector<Prediction>& predictions, StepRows rows);
-
-/// Takes a text piece by piece.
-using TextSink = std::function<void(std::string_view text)>;
 
 /// Writes JSON as files hold it, with the rows of these predictions where their marks are. Bytes
 /// that are not UTF-8 are replaced.

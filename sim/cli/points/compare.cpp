@@ -65,7 +65,9 @@ Answer answer_of(std::vector<ComparedPolicy> compared,
     result.update(answers);
     return result;
   };
-  answer.streamed = shared;
+  answer.streamed = [=](const Json& json, const TextSink& sink) {
+    write_streamed(json, *shared, sink);
+  };
   answer.csv = [=] { return summary_csv(*shared); };
   answer.html = [=, content = page_content(request, scenario)] {
     return compare_page(content, *jobs, *shared, answers);

@@ -48,7 +48,7 @@ std::string taken(const char* name, const OptionValue& value, Options& options) 
 
 std::string refused(const std::vector<std::string>& words) {
   Options options;
-  CommandParser parser("program", "command", "usage: program command\n");
+  CommandParser parser("program command", "usage: program command\n");
   add_rows(kRows, &options, parser);
   try {
     (void)parser.parse(words);
@@ -63,7 +63,7 @@ std::string refused(const std::vector<std::string>& words) {
 
 TEST_CASE("the words of a command line set the members of a struct") {
   Options options;
-  CommandParser parser("program", "command", "usage: program command\n");
+  CommandParser parser("program command", "usage: program command\n");
   add_rows(kRows, &options, parser);
   REQUIRE(parser.parse({"--all",
                         "--threads=3",

@@ -1,15 +1,17 @@
-#include "sim/ask/answer.h"
+#include "costmodel/terminal/answer.h"
 
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
-#include "costmodel/io/atomic_file.h"
-
 namespace stepsim {
 
 void Answer::write_json(const TextSink& sink) const {
-  write_streamed(json(), streamed != nullptr ? *streamed : std::vector<Prediction>(), sink);
+  if (streamed) {
+    streamed(json(), sink);
+  } else {
+    sink(json().dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
 }
 
 std::string Answer::json_text() const {
@@ -18,14 +20,12 @@ std::string Answer::json_text() const {
   return written;
 }
 
-int write_answer(const Answer& answer) {
+int write_answer(const std::string& program, const Answer& answer) {
   const Outputs& outputs = answer.outputs;
   for (const std::string& warning : answer.warnings) {
-    print_message("stepsim: warning: " + warning);
+    print_message(program + ": warning: " + warning);
   }
-  const bool to_screen =
-      outputs.json != "-" && outputs.csv != "-" && outputs.html != "-" && outputs.markdown != "-";
-  if (answer.text && !outputs.quiet && to_screen) {
+  if (answer.text && !outputs.quiet) {
     Screen screen = output_screen();
     if (outputs.as_file) {
       screen = {0, false, screen.utf8, false};
@@ -46,7 +46,16 @@ int write_answer(const Answer& answer) {
   if (!outputs.html.empty()) {
     write_text_atomically(outputs.html, answer.html());
   }
-  return answer.status;
+  for (const std::string& error : answer.errors) {
+    print_message(error);
+  }
+  int status = answer.status;
+  for (const auto& more : answer.then) {
+    Answer next = more();
+    next.outputs.quiet = outputs.quiet;
+    status = write_answer(program, next);
+  }
+  return status;
 }
 
 }  // namespace stepsim

@@ -1,18 +1,17 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "costmodel/io/atomic_file.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/commands.h"
 #include "costmodel/terminal/screen.h"
-#include "sim/report/json.h"
 
 namespace stepsim {
 
-/// Where the program writes an answer: files, "-" for standard output, or empty.
+/// Where a program writes an answer: files, "-" for standard output, or empty.
 struct Outputs {
   std::string json;
   std::string csv;
@@ -32,11 +31,16 @@ struct Answer {
   std::vector<std::string> warnings;  ///< For standard error.
   std::function<std::string(const Screen& screen)> text;
   std::function<Json()> json;
-  /// Predictions whose rows json() has marks of, see write_streamed(); null: there are none.
-  std::shared_ptr<const std::vector<Prediction>> streamed;
+  /// Writes json() with what it has marks of, since that is too large for the memory as JSON;
+  /// empty: json() is whole.
+  std::function<void(const Json& json, const TextSink& sink)> streamed;
   std::function<std::string()> csv;
   std::function<std::string()> html;  ///< Raises EnvironmentFault in a build without pages.
   std::function<std::string()> markdown;
+  std::vector<std::string> errors;  ///< Whole messages for standard error, after the text.
+  /// What else the command finds, one after the other, once the above is written: the findings so
+  /// far are there, whatever these raise.
+  std::vector<std::function<Answer()>> then;
 
   /// Writes the JSON as it stands in a file. Names come from files of others: bytes that are not
   /// UTF-8 are replaced.
@@ -44,7 +48,8 @@ struct Answer {
   [[nodiscard]] std::string json_text() const;
 };
 
-/// Prints and writes the answer as its outputs say, and returns its status.
-int write_answer(const Answer& answer);
+/// Prints and writes the answer of `program` as its outputs say. Returns its status, or that of the
+/// last answer that followed it.
+int write_answer(const std::string& program, const Answer& answer);
 
 }  // namespace stepsim

@@ -1,12 +1,15 @@
 #include "calibrate/measure/check.h"
 
 #include "calibrate/cli/backend.h"
-#include "calibrate/cli/cli.h"
-#include "calibrate/cli/options.h"
+#include "calibrate/cli/commands.h"
 #include "costmodel/terminal/progress.h"
 
 namespace stepsim {
 namespace {
+
+struct CheckOptions {
+  std::string profile;
+};
 
 constexpr const char* kCheckUsage =
     "usage: stepcal check --profile PROFILE\n\n"
@@ -17,23 +20,30 @@ constexpr const char* kCheckUsage =
     "example:\n"
     "  stepcal check --profile here.json\n";
 
-}  // namespace
-
-int check_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("check", kCheckUsage);
-  parser.add({{"profile", option_text(), "PROFILE: of stepcal fit or calibrate"}});
-  parser.positional("profile", 1);
-  if (!parser.parse(arguments)) {
-    return kDone;
-  }
-  const Profile profile = read_profile(parser.required("profile", "profile (--profile)"));
+Answer ask_check(const CommandRequest& request, const CheckOptions& options) {
+  require_given(request, options.profile, "profile (--profile)");
+  const Profile profile = read_profile(options.profile);
   (void)plan_of_profile(profile);  // Before a device is asked for.
   Progress progress("measuring");
   const CheckResult result =
       check_profile(profile, backend_factory(profile.backend), progress.callback());
   progress.done();
-  print_report(check_report(profile, result, output_screen()));
-  return result.fits() ? kDone : kAnswerIsNo;
+  Answer answer;
+  answer.status = result.fits() ? kDone : kAnswerIsNo;
+  answer.text = [=](const Screen& screen) { return check_report(profile, result, screen); };
+  return answer;
+}
+
+}  // namespace
+
+StepcalCommand check_command() {
+  return question_row(
+      "check",
+      "does a profile still fit this machine?",
+      kCheckUsage,
+      {option("profile", &CheckOptions::profile, "PROFILE: of stepcal fit or calibrate")
+           .positional(1)},
+      ask_check);
 }
 
 }  // namespace stepsim

@@ -6,8 +6,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include "calibrate/cli/cli.h"
-#include "calibrate/cli/options.h"
+#include "calibrate/cli/commands.h"
 #include "calibrate/measure/processor.h"
 #include "costmodel/base/parse_units.h"
 
@@ -48,20 +47,23 @@ std::string cuda_text(const CudaInventory& inventory) {
   return text;
 }
 
+Answer ask_devices(const CommandRequest&, const NoOptions&) {
+  const auto memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  Answer answer;
+  answer.text = [=, cuda = cuda_inventory()](const Screen&) {
+    return fmt::format("cpu     {}, {} threads, {}\n{}",
+                       processor_name(),
+                       std::thread::hardware_concurrency(),
+                       format_bytes(Bytes(memory)),
+                       cuda_text(cuda));
+  };
+  return answer;
+}
+
 }  // namespace
 
-int devices_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("devices", kDevicesUsage);
-  if (!parser.parse(arguments)) {
-    return kDone;
-  }
-  const auto memory = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  print_report(fmt::format("cpu     {}, {} threads, {}\n{}",
-                           processor_name(),
-                           std::thread::hardware_concurrency(),
-                           format_bytes(Bytes(memory)),
-                           cuda_text(cuda_inventory())));
-  return kDone;
+StepcalCommand devices_command() {
+  return question_row("devices", "what there is to measure on", kDevicesUsage, {}, ask_devices);
 }
 
 }  // namespace stepsim

@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/cli/cli.h"
-#include "calibrate/cli/options.h"
+#include "calibrate/cli/commands.h"
 #include "calibrate/samples/measure_plan.h"
 #include "calibrate/samples/plan_shapes.h"
 #include "calibrate/samples/sample_log.h"
@@ -16,7 +15,11 @@
 namespace stepsim {
 namespace {
 
-constexpr int kDefaultShapes = 24;
+struct GridOptions {
+  std::vector<std::string> plans;
+  std::string out;
+  int count = 24;
+};
 
 constexpr const char* kGridUsage =
     "usage: stepcal grid PLAN… --out SHAPES\n\n"
@@ -110,7 +113,9 @@ std::string shapes_text(const std::vector<Plan>& plans, const std::vector<PlanSh
   return text + "\n]}\n";
 }
 
-std::string chosen_text(const std::vector<Plan>& plans, const std::vector<PlanShape>& shapes) {
+std::string chosen_text(const std::vector<Plan>& plans,
+                        const std::vector<PlanShape>& shapes,
+                        const Screen& screen) {
   Table table({"samples", "length", "tokens", "runs", "policy"});
   for (const PlanShape& shape : shapes) {
     table.add({fmt::format("{}", shape.samples),
@@ -123,7 +128,7 @@ std::string chosen_text(const std::vector<Plan>& plans, const std::vector<PlanSh
   return fmt::format(
       "{}\nthe planned batches are within a factor of {:.2f} of one of these in samples and length "
       "(median; largest {:.2f})\n",
-      table.text(output_screen()),
+      table.text(screen),
       distance.median,
       distance.largest);
 }
@@ -143,38 +148,40 @@ std::string next_text(const std::vector<Plan>& plans, const std::string& out) {
       own);
 }
 
+Answer ask_grid(const CommandRequest& request, const GridOptions& options) {
+  if (options.plans.empty()) {
+    request.fail("no plan given; make some: stepsim plan SCENARIO.toml --out-dir plans");
+  }
+  if (options.count < 1) {
+    request.fail("--count: at least 1");
+  }
+  const std::vector<Plan> plans = mapped(options.plans, read_plan);
+  const std::vector<PlanShape> shapes =
+      choose_plan_shapes(plans, static_cast<std::size_t>(options.count));
+  require_given(request, options.out, "file for the shapes (--out)");
+  write_text_atomically(options.out, shapes_text(plans, shapes));
+  Answer answer;
+  answer.text = [=, out = options.out](const Screen& screen) {
+    return fmt::format("{}wrote {}\n{}",
+                       chosen_text(plans, shapes, screen),
+                       printable(out),
+                       next_text(plans, out));
+  };
+  return answer;
+}
+
 }  // namespace
 
-int grid_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("grid", kGridUsage);
-  parser.add({{"plans", option_value<std::vector<std::string>>(), "PLAN…: plans of one scenario"},
-              {"out", option_text(), "SHAPES or -: the shapes to write (JSON)", true},
-              {"count",
-               option_value<int>(kDefaultShapes),
-               "NUMBER: how many shapes; the corners come in any case"}});
-  parser.positional("plans", -1);
-  if (!parser.parse(arguments)) {
-    return kDone;
-  }
-  if (parser.list("plans").empty()) {
-    parser.fail("no plan given; make some: stepsim plan SCENARIO.toml --out-dir plans");
-  }
-  const int count = parser.get<int>("count");
-  if (count < 1) {
-    parser.fail("--count: at least 1");
-  }
-  std::vector<Plan> plans;
-  for (const std::string& path : parser.list("plans")) {
-    plans.push_back(read_plan(path));
-  }
-  const std::vector<PlanShape> shapes = choose_plan_shapes(plans, static_cast<std::size_t>(count));
-  const std::string out = parser.required("out", "file for the shapes (--out)");
-  write_text_atomically(out, shapes_text(plans, shapes));
-  if (out != "-") {
-    print_report(fmt::format(
-        "{}wrote {}\n{}", chosen_text(plans, shapes), printable(out), next_text(plans, out)));
-  }
-  return kDone;
+StepcalCommand grid_command() {
+  return question_row(
+      "grid",
+      "the batch shapes to calibrate your own model on",
+      kGridUsage,
+      {option("plans", &GridOptions::plans, "PLAN…: plans of one scenario").positional(-1),
+       option("out", &GridOptions::out, "SHAPES or -: the shapes to write (JSON)").written(),
+       option(
+           "count", &GridOptions::count, "NUMBER: how many shapes; the corners come in any case")},
+      ask_grid);
 }
 
 }  // namespace stepsim

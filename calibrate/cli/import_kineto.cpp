@@ -1,15 +1,17 @@
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
+#include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "calibrate/cli/cli.h"
+#include "calibrate/cli/commands.h"
 #include "calibrate/cli/import_profile.h"
-#include "calibrate/cli/options.h"
 #include "calibrate/import/import_samples.h"
 #include "calibrate/import/kineto/kineto_match.h"
 #include "calibrate/import/kineto/kineto_profile.h"
@@ -26,6 +28,20 @@
 
 namespace stepsim {
 namespace {
+
+struct KinetoOptions {
+  std::vector<std::string> traces;
+  std::string program;
+  std::optional<std::int64_t> step;
+  std::string transfers;
+  std::string out;
+  std::string profile;
+  std::string base;
+  std::string run_record;
+  std::string dims;
+  std::optional<int> nodes;
+  std::string device;
+};
 
 constexpr const char* kImportKinetoUsage =
     "usage: stepcal import kineto TRACE… [options]\n\n"
@@ -48,35 +64,38 @@ constexpr const char* kImportKinetoUsage =
     "  stepcal import kineto rank*.pt.trace.json.gz --program step && stepsim replay step\n"
     "  stepcal import kineto rank*.pt.trace.json.gz --base PROFILE.json --profile mine.json\n";
 
-KinetoProgram make_program(const OptionParser& parser,
-                           std::span<const KinetoTrace> traces,
-                           const KinetoMatches& matches) {
-  const auto step = parser.maybe<std::int64_t>("step");
-  KinetoProgram program = make_kineto_program(traces, matches, step);
-  if (parser.has("transfers")) {
-    const int nodes = parser.maybe<int>("nodes").value_or(1);
-    price_transfers(read_profile(parser.text("transfers")), nodes, &program);
-  }
-  return program;
+/// What traces hold, and what they were asked for.
+struct KinetoFound {
+  KinetoOptions options;
+  std::vector<KinetoTrace> traces;
+  KinetoMatches matches;
+  KinetoRecord steps;
+};
+
+Answer text_answer(std::string text) {
+  Answer answer;
+  answer.text = [text = std::move(text)](const Screen&) { return text; };
+  return answer;
 }
 
-void say_program(const std::string& folder, const KinetoProgram& program) {
+std::string program_text(const std::string& folder, const KinetoProgram& program) {
   std::vector<std::string> ranks;
   std::size_t rows = 0;
   for (const KinetoProgramRank& rank : program.ranks) {
     ranks.push_back(std::to_string(rank.rank));
     rows += rank.rows.size();
   }
-  fmt::print("\nwrote {}: step {} of rank {} (in the program from 0 on), {} rows, {} collectives\n",
-             printable(folder),
-             program.step,
-             fmt::join(ranks, ", "),
-             rows,
-             program.collectives.size());
+  std::string text = fmt::format(
+      "\nwrote {}: step {} of rank {} (in the program from 0 on), {} rows, {} collectives\n",
+      printable(folder),
+      program.step,
+      fmt::join(ranks, ", "),
+      rows,
+      program.collectives.size());
   const auto bounds =
       std::ranges::count_if(program.collectives, [](const auto& one) { return one.upper_bound; });
   if (bounds > 0) {
-    fmt::print(
+    text += fmt::format(
         "note: {} of {} transfer times are upper bounds, because traces of other ranks are "
         "missing: the replay ends these collectives as recorded, but says nothing of another "
         "link\n",
@@ -84,71 +103,31 @@ void say_program(const std::string& folder, const KinetoProgram& program) {
         program.collectives.size());
   }
   for (const std::string& note : program.notes) {
-    fmt::print("note: {}\n", note);
+    text += "note: " + note + "\n";
   }
-  print_report(fmt::format("next: stepsim replay {}\n", shell_word(folder)));
+  return text + fmt::format("next: stepsim replay {}\n", shell_word(folder));
 }
 
-void say_taken(const KinetoTaken& taken, std::span<const KinetoTrace> traces) {
-  fmt::print("\n");
-  if (!taken.samples.groups.empty()) {
-    fmt::print("collective samples: {}\n", fmt::join(taken.samples.groups, "; "));
+/// Writes one step as a program.
+Answer program_answer(const KinetoFound& found) {
+  const KinetoOptions& options = found.options;
+  KinetoProgram program = make_kineto_program(found.traces, found.matches, options.step);
+  if (!options.transfers.empty()) {
+    price_transfers(read_profile(options.transfers), options.nodes.value_or(1), &program);
   }
-  for (const std::string& one : taken.samples.left_out) {
-    fmt::print("left out: {}\n", one);
-  }
-  if (const std::string why = why_no_steps(taken.steps); !why.empty()) {
-    const bool has_times =
-        std::ranges::any_of(traces, [](const KinetoTrace& trace) { return !trace.ops.empty(); });
-    fmt::print("note: compute goes into no profile: {}{}\n",
-               why,
-               has_times ? "; a scenario takes it as [times], see above" : "");
-  }
-}
-
-/// Writes samples file and profile; what they hold goes to standard output when `say`.
-void write_taken(const OptionParser& parser,
-                 std::span<const KinetoTrace> traces,
-                 const KinetoMatches& matches,
-                 KinetoRecord steps,
-                 bool say) {
-  const KinetoTaken taken = {kineto_samples(traces, matches, parser.maybe<int>("nodes")),
-                             std::move(steps)};
-  const std::string why = why_no_steps(taken.steps);
-  if (parser.has("out") || !why.empty()) {
-    require_samples(taken.samples, traces, why);
-  }
-  const ImportOrigin origin = {parser.text("device"), parser.command_line(), utc_now()};
-  const Json header = import_header(taken.samples.device, origin);
-  if (say) {
-    say_taken(taken, traces);
-  }
-  if (parser.has("out")) {
-    const std::string out = parser.text("out");
-    write_imports(out, header, taken.samples.collectives);
-    if (say) {
-      fmt::print(
-          "wrote {}\nnext: stepcal fit {} --out PROFILE.json\n", printable(out), shell_word(out));
-    }
-  }
-  if (parser.has("profile")) {
-    std::fflush(stdout);
-    write_imported(parser.text("profile"),
-                   kineto_profile(taken, parser.list("traces"), header, profile_request(parser)));
-  }
+  write_kineto_program(options.program, program);
+  return text_answer(program_text(options.program, program));
 }
 
 /// Writes the steps as a run record.
-void write_kineto_record(const OptionParser& parser, const KinetoRecord& steps, bool say) {
+Answer record_answer(const KinetoFound& found) {
+  const KinetoOptions& options = found.options;
+  const KinetoRecord& steps = found.steps;
   if (!steps.record) {
-    throw InputError(SourcePlace{parser.list("traces").front()},
+    throw InputError(SourcePlace{options.traces.front()},
                      "no run record can be made: " + steps.problem);
   }
-  const std::string out = parser.text("run-record");
-  write_run_record(out, *steps.record);
-  if (!say) {
-    return;
-  }
+  write_run_record(options.run_record, *steps.record);
   std::string text = "\n";
   for (const std::string& note : steps.notes) {
     text += "note: " + note + "\n";
@@ -156,64 +135,86 @@ void write_kineto_record(const OptionParser& parser, const KinetoRecord& steps, 
   for (const std::string& warning : steps.warnings) {
     text += "warning: " + warning + "\n";
   }
-  print_report(text + fmt::format("wrote {}: {} steps of {} ranks\nnext: stepcal import run-record "
-                                  "{} --profile mine.json\n",
-                                  printable(out),
-                                  steps.record->steps.back().step + 1,
-                                  parser.list("traces").size(),
-                                  shell_word(out)));
+  return text_answer(text +
+                     fmt::format("wrote {}: {} steps of {} ranks\nnext: stepcal import run-record "
+                                 "{} --profile mine.json\n",
+                                 printable(options.run_record),
+                                 steps.record->steps.back().step + 1,
+                                 options.traces.size(),
+                                 shell_word(options.run_record)));
 }
 
-/// Reads --dims: whether the length comes first.
-std::optional<bool> length_first(const OptionParser& parser) {
-  if (!parser.has("dims")) {
-    return std::nullopt;
+std::string taken_text(const KinetoTaken& taken, const std::vector<KinetoTrace>& traces) {
+  std::string text = "\n";
+  if (!taken.samples.groups.empty()) {
+    text += fmt::format("collective samples: {}\n", fmt::join(taken.samples.groups, "; "));
   }
-  const std::string dims = parser.text("dims");
-  if (dims != "samples,length" && dims != "length,samples") {
-    parser.fail("--dims: expected samples,length or length,samples");
+  for (const std::string& one : taken.samples.left_out) {
+    text += "left out: " + one + "\n";
   }
-  return dims == "length,samples";
+  if (const std::string why = why_no_steps(taken.steps); !why.empty()) {
+    const bool has_times =
+        std::ranges::any_of(traces, [](const KinetoTrace& trace) { return !trace.ops.empty(); });
+    text += fmt::format("note: compute goes into no profile: {}{}\n",
+                        why,
+                        has_times ? "; a scenario takes it as [times], see above" : "");
+  }
+  return text;
 }
 
-void check_options(const OptionParser& parser) {
-  for (const auto& [option, with] : {std::pair("step", "program"),
-                                     std::pair("transfers", "program"),
-                                     std::pair("base", "profile")}) {
-    if (parser.has(option) && !parser.has(with)) {
-      parser.fail(fmt::format("--{} goes with --{}", option, with));
-    }
-  }
-  if (parser.has("nodes") && parser.get<int>("nodes") < 1) {
-    parser.fail("--nodes: at least 1");
-  }
+Answer kineto_samples_answer(const std::string& out,
+                             const Json& header,
+                             const KinetoSamples& samples) {
+  write_imports(out, header, samples.collectives);
+  return text_answer(fmt::format(
+      "wrote {}\nnext: stepcal fit {} --out PROFILE.json\n", printable(out), shell_word(out)));
 }
 
-void add_kineto_options(OptionParser* parser) {
-  parser->add(
-      {{"traces", option_value<std::vector<std::string>>(), "TRACE… or -: traces, one a rank"},
-       {"json", option_text(), "FILE or -: everything as JSON", true},
-       {"program", option_text(), "FOLDER: to write a program for stepsim replay to"},
-       {"step", option_value<std::int64_t>(), "NUMBER: with --program, of the ProfilerStep"},
-       {"transfers",
-        option_text(),
-        "PROFILE: with --program, whose transfer times stand in place of those recorded"},
-       {"out", option_text(), "SAMPLES: samples file (JSONL), continued when it exists", true},
-       {"profile", option_text(), "PROFILE or -: profile to write", true},
-       {"base", option_text(), "PROFILE: with --profile, the one to put all of this into"},
-       {"run-record",
-        option_text(),
-        "FILE: the steps with their batches, as stepsim_recorder.py would have recorded them",
-        true},
-       {"dims",
-        option_text(),
-        "samples,length|length,samples: what the first two dimensions of a batch are (default: as "
-        "attention tells, else samples,length)"},
-       {"nodes",
-        option_value<int>(),
-        "NUMBER: nodes of the run, for --out, --profile and --transfers (default: 1)"},
-       {"device", option_text(), "NAME: what the GPUs are, where the traces do not say"}});
-  parser->positional("traces", -1);
+/// What a profile can take from the traces; then the samples file, and the profile.
+Answer taken_answer(const KinetoFound& found, const std::string& command) {
+  const KinetoOptions& options = found.options;
+  const KinetoTaken taken = {kineto_samples(found.traces, found.matches, options.nodes),
+                             found.steps};
+  const std::string why = why_no_steps(taken.steps);
+  if (!options.out.empty() || !why.empty()) {
+    require_samples(taken.samples, found.traces, why);
+  }
+  const Json header = import_header(taken.samples.device, {options.device, command, utc_now()});
+  Answer answer = text_answer(taken_text(taken, found.traces));
+  if (!options.out.empty()) {
+    answer.then.emplace_back(
+        [=] { return kineto_samples_answer(options.out, header, taken.samples); });
+  }
+  if (!options.profile.empty()) {
+    answer.then.emplace_back([=] {
+      return profile_answer(
+          options.profile,
+          kineto_profile(taken, options.traces, header, {options.profile, options.base, command}));
+    });
+  }
+  return answer;
+}
+
+void check_kineto_options(const CommandRequest& request, const KinetoOptions& options) {
+  if (options.step && options.program.empty()) {
+    request.fail("--step goes with --program");
+  }
+  if (!options.transfers.empty() && options.program.empty()) {
+    request.fail("--transfers goes with --program");
+  }
+  if (!options.base.empty() && options.profile.empty()) {
+    request.fail("--base goes with --profile");
+  }
+  if (options.nodes.value_or(1) < 1) {
+    request.fail("--nodes: at least 1");
+  }
+  if (!options.dims.empty() && options.dims != "samples,length" &&
+      options.dims != "length,samples") {
+    request.fail("--dims: expected samples,length or length,samples");
+  }
+  if (options.traces.empty()) {
+    request.fail("no trace given");
+  }
 }
 
 /// Reads the traces, with a bar.
@@ -230,51 +231,72 @@ std::vector<KinetoTrace> read_traces(const std::vector<std::string>& files) {
   return traces;
 }
 
+KinetoFound read_found(const KinetoOptions& options) {
+  KinetoFound found;
+  found.options = options;
+  found.traces = read_traces(options.traces);
+  found.matches = match_collectives(found.traces);
+  const std::optional<bool> length_first =
+      options.dims.empty() ? std::nullopt : std::optional(options.dims == "length,samples");
+  found.steps = kineto_record(found.traces, found.matches, length_first, options.device);
+  return found;
+}
+
+Answer ask_kineto(const CommandRequest& request, const KinetoOptions& options) {
+  check_kineto_options(request, options);
+  const auto found = std::make_shared<const KinetoFound>(read_found(options));
+  Answer answer;
+  answer.json = [found] { return kineto_json(found->traces, found->matches); };
+  if (!options.program.empty()) {
+    answer.then.emplace_back([found] { return program_answer(*found); });
+  }
+  if (!options.run_record.empty()) {
+    answer.then.emplace_back([found] { return record_answer(*found); });
+  }
+  if (!options.out.empty() || !options.profile.empty()) {
+    answer.then.emplace_back(
+        [found, command = request.command_line()] { return taken_answer(*found, command); });
+  }
+  const bool is_all = answer.then.empty() && request.outputs.json.empty();
+  answer.text = [found, is_all](const Screen& screen) {
+    return kineto_report(found->traces, found->matches, screen) +
+           (is_all ? "next: --json trace.json writes every collective and step by itself\n" : "");
+  };
+  return answer;
+}
+
 }  // namespace
 
-int import_kineto_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("import kineto", kImportKinetoUsage);
-  add_kineto_options(&parser);
-  if (!parser.parse(arguments)) {
-    return kDone;
-  }
-  check_options(parser);
-  const std::vector<std::string> files = parser.list("traces");
-  if (files.empty()) {
-    parser.fail("no trace given");
-  }
-  const std::vector<KinetoTrace> traces = read_traces(files);
-  const KinetoMatches matches = match_collectives(traces);
-  const std::string json = parser.text("json");
-  if (!json.empty()) {
-    write_text_atomically(
-        json,
-        kineto_json(traces, matches).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-  }
-  std::optional<KinetoProgram> program;
-  if (parser.has("program")) {
-    program = make_program(parser, traces, matches);
-    write_kineto_program(parser.text("program"), *program);
-  }
-  const bool writes = parser.has("out") || parser.has("profile");
-  KinetoRecord steps = kineto_record(traces, matches, length_first(parser), parser.text("device"));
-  const bool say = json != "-" && !(parser.has("profile") && parser.text("profile") == "-");
-  if (say) {
-    print_report(kineto_report(traces, matches, output_screen()));
-    if (program) {
-      say_program(parser.text("program"), *program);
-    }
-    if (json.empty() && !program && !writes && !parser.has("run-record")) {
-      print_report("next: --json trace.json writes every collective and step by itself\n");
-    }
-  }
-  if (parser.has("run-record")) {
-    write_kineto_record(parser, steps, say);
-  }
-  if (writes) {
-    write_taken(parser, traces, matches, std::move(steps), say);
-  }
-  return kDone;
+StepcalCommand import_kineto_command() {
+  using O = KinetoOptions;
+  return question_row(
+      "import kineto",
+      "traces of PyTorch's profiler",
+      kImportKinetoUsage,
+      {option("traces", &O::traces, "TRACE… or -: traces, one a rank").positional(-1),
+       option("json", &Outputs::json, "FILE or -: everything as JSON").written(),
+       option("program", &O::program, "FOLDER: to write a program for stepsim replay to"),
+       option("step", &O::step, "NUMBER: with --program, of the ProfilerStep"),
+       option("transfers",
+              &O::transfers,
+              "PROFILE: with --program, whose transfer times stand in place of those recorded"),
+       option("out", &O::out, "SAMPLES: samples file (JSONL), continued when it exists").written(),
+       option("profile", &O::profile, "PROFILE or -: profile to write").written(),
+       option("base", &O::base, "PROFILE: with --profile, the one to put all of this into"),
+       option("run-record",
+              &O::run_record,
+              "FILE: the steps with their batches, as stepsim_recorder.py would have recorded "
+              "them")
+           .written(),
+       option("dims",
+              &O::dims,
+              "samples,length|length,samples: what the first two dimensions of a batch are "
+              "(default: as attention tells, else samples,length)"),
+       option("nodes",
+              &O::nodes,
+              "NUMBER: nodes of the run, for --out, --profile and --transfers (default: 1)"),
+       option("device", &O::device, "NAME: what the GPUs are, where the traces do not say")},
+      ask_kineto);
 }
 
 }  // namespace stepsim

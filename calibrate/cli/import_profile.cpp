@@ -1,18 +1,16 @@
 #include "calibrate/cli/import_profile.h"
 
-#include "costmodel/terminal/commands.h"
+#include <utility>
 
 namespace stepsim {
 
-ProfileRequest profile_request(const OptionParser& parser) {
-  return {parser.text("profile"), parser.text("base"), parser.command_line()};
-}
-
-void write_imported(const std::string& out, const ImportedProfile& imported) {
+Answer profile_answer(const std::string& out, ImportedProfile imported) {
   write_profile(out, imported.profile);
-  if (out != "-") {
-    print_report(import_text(imported, out, output_screen()));
-  }
+  Answer answer;
+  answer.text = [=, imported = std::move(imported)](const Screen& screen) {
+    return import_text(imported, out, screen);
+  };
+  return answer;
 }
 
 }  // namespace stepsim

@@ -2,15 +2,12 @@
 
 #include <string>
 
-#include "calibrate/cli/options.h"
 #include "calibrate/import/imported_profile.h"
+#include "costmodel/terminal/answer.h"
 
 namespace stepsim {
 
-/// What --profile and --base ask for.
-[[nodiscard]] ProfileRequest profile_request(const OptionParser& parser);
-
-/// Writes the profile, and prints what the import says of it unless it goes to standard output.
-void write_imported(const std::string& out, const ImportedProfile& imported);
+/// Writes the profile to this file, and answers what the import says of it.
+[[nodiscard]] Answer profile_answer(const std::string& out, ImportedProfile imported);
 
 }  // namespace stepsim

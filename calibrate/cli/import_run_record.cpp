@@ -1,10 +1,17 @@
-#include "calibrate/cli/cli.h"
+#include "calibrate/cli/commands.h"
 #include "calibrate/cli/import_profile.h"
-#include "calibrate/cli/options.h"
 #include "calibrate/import/recorded/recorded_import.h"
 
 namespace stepsim {
 namespace {
+
+struct RunRecordOptions {
+  std::vector<std::string> records;
+  std::vector<std::string> plans;
+  std::string profile;
+  std::string base;
+  std::optional<std::string> fit;
+};
 
 constexpr const char* kImportRunRecordUsage =
     "usage: stepcal import run-record RECORD… [--plan PLAN…] --profile OUT [--base PROFILE]\n\n"
@@ -28,40 +35,42 @@ constexpr const char* kImportRunRecordUsage =
     "  stepcal import run-record run.jsonl --plan plan.jsonl --base network.json \\\n"
     "      --profile mine.json\n";
 
-}  // namespace
-
-int import_run_record_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("import run-record", kImportRunRecordUsage);
-  parser.add(
-      {{"files", option_value<std::vector<std::string>>(), "RECORD…: run records"},
-       {"plan", option_value<std::vector<std::string>>(), "PLAN: what they ran; may repeat"},
-       {"profile", option_text(), "PROFILE or -: profile to write", true},
-       {"base", option_text(), "PROFILE: that has all else, as all-reduces and memory"},
-       {"fit",
-        option_text(),
-        "passes|whole: passes and all-reduces as far as the record tells them apart, or whole "
-        "steps, which know no network"}});
-  parser.positional("files", -1);
-  if (!parser.parse(arguments)) {
-    return kDone;
+Answer ask_run_record(const CommandRequest& request, const RunRecordOptions& options) {
+  if (options.records.empty()) {
+    request.fail("no run record given");
   }
-  if (parser.list("files").empty()) {
-    parser.fail("no run record given");
+  if (options.profile.empty()) {
+    request.fail("give --profile OUT");
   }
-  if (!parser.has("profile")) {
-    parser.fail("give --profile OUT");
-  }
-  const std::string fit = parser.has("fit") ? parser.text("fit") : "passes";
+  const std::string fit = options.fit.value_or("passes");
   if (fit != "passes" && fit != "whole") {
-    parser.fail("--fit: expected passes or whole");
+    request.fail("--fit: expected passes or whole");
   }
   RunRecordImport import;
-  import.records = parser.list("files");
-  import.plans = parser.list("plan");
+  import.records = options.records;
+  import.plans = options.plans;
   import.form = fit == "whole" ? RecordedForm::WholeSteps : RecordedForm::Passes;
-  import.profile = profile_request(parser);
-  write_imported(import.profile.out, import_run_records(import));
-  return kDone;
+  import.profile = {options.profile, options.base, request.command_line()};
+  return profile_answer(options.profile, import_run_records(import));
+}
+
+}  // namespace
+
+StepcalCommand import_run_record_command() {
+  using O = RunRecordOptions;
+  return question_row(
+      "import run-record",
+      "the recorded steps of a training",
+      kImportRunRecordUsage,
+      {option("files", &O::records, "RECORD…: run records").positional(-1),
+       option("plan", &O::plans, "PLAN: what they ran; may repeat"),
+       option("profile", &O::profile, "PROFILE or -: profile to write").written(),
+       option("base", &O::base, "PROFILE: that has all else, as all-reduces and memory"),
+       option("fit",
+              &O::fit,
+              "passes|whole: passes and all-reduces as far as the record tells them apart, or "
+              "whole steps, which know no network")},
+      ask_run_record);
 }
 
 }  // namespace stepsim

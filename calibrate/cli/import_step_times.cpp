@@ -1,14 +1,28 @@
 #include <string>
 #include <vector>
 
-#include "calibrate/cli/cli.h"
-#include "calibrate/cli/options.h"
+#include "calibrate/cli/commands.h"
 #include "calibrate/import/step_times/step_time_import.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
 
 namespace stepsim {
 namespace {
+
+struct StepTimeOptions {
+  std::vector<std::string> files;
+  std::string out;
+  std::string preset;
+  std::string tensors;
+  std::string record;
+  std::string gradient_bytes;
+  std::string bucket_cap;
+  std::string first_bucket_cap;
+  std::string links;
+  std::string base;
+  std::string scenario;
+  std::vector<std::string> ask;
+};
 
 constexpr const char* kImportStepTimesUsage =
     "usage: stepcal import step-times TABLE.csv MODEL --out PROFILE [options]\n\n"
@@ -32,75 +46,74 @@ constexpr const char* kImportStepTimesUsage =
     "other.json\n";
 
 /// What the options ask for, once they are complete.
-StepTimeImport import_of(const OptionParser& parser) {
-  const std::vector<std::string> files = parser.list("files");
-  if (files.size() != 1) {
-    parser.fail("give one table of step times");
+StepTimeImport import_of(const CommandRequest& request, const StepTimeOptions& options) {
+  if (options.files.size() != 1) {
+    request.fail("give one table of step times");
   }
-  if (!parser.has("out")) {
-    parser.fail("give --out PROFILE");
+  if (options.out.empty()) {
+    request.fail("give --out PROFILE");
   }
   StepTimeImport import;
-  import.table = files.front();
-  import.model = {parser.text("preset"),
-                  parser.text("tensors"),
-                  parser.text("record"),
-                  parser.text("gradient-bytes")};
-  import.bucket_cap = parser.text("bucket-cap");
-  import.first_bucket_cap = parser.text("first-bucket-cap");
-  import.links = parser.text("links");
-  import.scenario = parser.text("scenario");
-  import.ask = parser.list("ask");
-  import.profile = {parser.text("out"), parser.text("base"), parser.command_line()};
+  import.table = options.files.front();
+  import.model = {options.preset, options.tensors, options.record, options.gradient_bytes};
+  import.bucket_cap = options.bucket_cap;
+  import.first_bucket_cap = options.first_bucket_cap;
+  import.links = options.links;
+  import.scenario = options.scenario;
+  import.ask = options.ask;
+  import.profile = {options.out, options.base, request.command_line()};
   if (!import.model.is_one()) {
-    parser.fail(kOneModel);
+    request.fail(kOneModel);
   }
   return import;
 }
 
-void write_step_times(const StepTimeImport& import, const ImportedStepTimes& imported) {
-  const std::string& out = import.profile.out;
-  write_profile(out, imported.profile.profile);
-  if (!import.scenario.empty()) {
-    write_text_atomically(import.scenario, imported.scenario);
-  }
-  if (out != "-") {
-    const std::string written = import.scenario.empty() ? out : out + " and " + import.scenario;
-    print_report(import_text(imported.profile, written, output_screen()));
+Answer ask_step_times(const CommandRequest& request, const StepTimeOptions& options) {
+  const StepTimeImport import = import_of(request, options);
+  try {
+    const ImportedStepTimes imported = import_step_times(import);
+    write_profile(options.out, imported.profile.profile);
+    std::string written = options.out;
+    if (!options.scenario.empty()) {
+      write_text_atomically(options.scenario, imported.scenario);
+      written += " and " + options.scenario;
+    }
+    Answer answer;
+    answer.text = [=, profile = imported.profile](const Screen& screen) {
+      return import_text(profile, written, screen);
+    };
+    return answer;
+  } catch (const FieldError& error) {
+    request.fail(error.what());
   }
 }
 
 }  // namespace
 
-int import_step_times_command(const std::vector<std::string>& arguments) {
-  OptionParser parser("import step-times", kImportStepTimesUsage);
-  parser.add(
-      {{"files", option_value<std::vector<std::string>>(), "TABLE: step times, as CSV"},
-       {"out", option_text(), "PROFILE or -: profile to write", true},
-       {"preset", option_text(), "NAME: the model, one of stepsim models"},
-       {"tensors", option_text(), "FILE: the model as a CSV of its tensors: name, shape"},
-       {"record", option_text(), "RUN: a run record that describes its model"},
-       {"gradient-bytes", option_text(), "SIZE: only how many bytes of gradients there are"},
-       {"bucket-cap", option_text(), "SIZE: DDP's bucket_cap_mb; 25 MiB"},
-       {"first-bucket-cap", option_text(), "SIZE: of the first bucket; 1 MiB"},
-       {"links", option_text(), "PROFILE: whose fitted links are those of this cluster"},
-       {"base", option_text(), "PROFILE: that has all else, as memory"},
-       {"scenario", option_text(), "FILE: a scenario to write, for stepsim sweep", true},
-       {"ask",
-        option_value<std::vector<std::string>>(),
-        "PLACEMENT: what you want to know, by which the next run is chosen; 8x4:16 is a batch of "
-        "16; may repeat"}});
-  parser.positional("files", -1);
-  if (!parser.parse(arguments)) {
-    return kDone;
-  }
-  const StepTimeImport import = import_of(parser);
-  try {
-    write_step_times(import, import_step_times(import));
-  } catch (const FieldError& error) {
-    parser.fail(error.what());
-  }
-  return kDone;
+StepcalCommand import_step_times_command() {
+  using O = StepTimeOptions;
+  return question_row(
+      "import step-times",
+      "step times by placement and batch, in a table",
+      kImportStepTimesUsage,
+      {option("files", &O::files, "TABLE: step times, as CSV").positional(-1),
+       option("out", &O::out, "PROFILE or -: profile to write").written(),
+       option("preset", &O::preset, "NAME: the model, one of stepsim models"),
+       option("tensors", &O::tensors, "FILE: the model as a CSV of its tensors: name, shape"),
+       option("record", &O::record, "RUN: a run record that describes its model"),
+       option("gradient-bytes",
+              &O::gradient_bytes,
+              "SIZE: only how many bytes of gradients there are"),
+       option("bucket-cap", &O::bucket_cap, "SIZE: DDP's bucket_cap_mb; 25 MiB"),
+       option("first-bucket-cap", &O::first_bucket_cap, "SIZE: of the first bucket; 1 MiB"),
+       option("links", &O::links, "PROFILE: whose fitted links are those of this cluster"),
+       option("base", &O::base, "PROFILE: that has all else, as memory"),
+       option("scenario", &O::scenario, "FILE: a scenario to write, for stepsim sweep").written(),
+       option("ask",
+              &O::ask,
+              "PLACEMENT: what you want to know, by which the next run is chosen; 8x4:16 is a "
+              "batch of 16; may repeat")},
+      ask_step_times);
 }
 
 }  // namespace stepsim

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
+#include <new>
 #include <string_view>
 
 #include <fmt/core.h>
@@ -92,6 +94,30 @@ int run_commands(const CommandSet& set, const std::vector<std::string>& argument
   }
   throw InputError(
       SourcePlace{set.name}, "{}; see: {} --help", unknown_name("command", name, known), set.name);
+}
+
+int run_program(const std::string& name, const std::function<int()>& work) {
+  const auto say = [&](const std::string& message) {
+    print_message(fmt::format("{}: {}", name, message));
+  };
+  try {
+    const int status = work();
+    if (std::fflush(stdout) != 0) {
+      say("error: cannot write to standard output");
+      return kEnvironmentFault;
+    }
+    return status;
+  } catch (const InputError& error) {
+    error.has_place() ? print_message(error.what()) : say(std::string("error: ") + error.what());
+    return kBadInput;
+  } catch (const EnvironmentFault& error) {
+    say(std::string("error: ") + error.what());
+  } catch (const std::bad_alloc&) {
+    say("error: this machine has too little memory for it");
+  } catch (const std::exception& error) {
+    say(std::string("internal error: ") + error.what());
+  }
+  return kEnvironmentFault;
 }
 
 void print_message(const std::string& message) {

@@ -35,6 +35,10 @@ struct CommandSet {
 /// `--version`. Raises InputError when there is no such command.
 [[nodiscard]] int run_commands(const CommandSet& set, const std::vector<std::string>& arguments);
 
+/// Runs the work of a program, flushes standard output and returns the exit status. What the work
+/// raises becomes a message and a status.
+[[nodiscard]] int run_program(const std::string& name, const std::function<int()>& work);
+
 /// Writes a message to standard error. On a terminal "error:" and "warning:" are coloured.
 void print_message(const std::string& message);
 

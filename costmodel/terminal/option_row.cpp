@@ -45,9 +45,11 @@ std::optional<Number> number_of(const OptionValue& value) {
     return parse_number<Number>(*text);
   }
   if (const auto* whole = std::get_if<std::int64_t>(&value)) {
-    return std::in_range<int>(*whole) || !std::is_same_v<Number, int>
-               ? std::optional(static_cast<Number>(*whole))
-               : std::nullopt;
+    if constexpr (std::is_integral_v<Number>) {
+      return std::in_range<Number>(*whole) ? std::optional(static_cast<Number>(*whole))
+                                           : std::nullopt;
+    }
+    return static_cast<Number>(*whole);
   }
   const auto* real = std::get_if<double>(&value);
   return real != nullptr && std::is_same_v<Number, double>
@@ -56,8 +58,9 @@ std::optional<Number> number_of(const OptionValue& value) {
 }
 
 template <typename Number>
-requires std::is_same_v<Number, int> || std::is_same_v<Number, double> std::string take(
-    const OptionRow& row, const OptionValue& value, Number& number) {
+requires std::is_arithmetic_v<Number> std::string take(const OptionRow& row,
+                                                       const OptionValue& value,
+                                                       Number& number) {
   const std::optional<Number> given = number_of<Number>(value);
   if (!given) {
     return fmt::format("the argument ('{}') for option '--{}' is invalid",
@@ -182,6 +185,8 @@ std::string type_name(const OptionVariable& variable) {
                                     "text",
                                     "whole number",
                                     "whole number",
+                                    "whole number",
+                                    "whole number",
                                     "number",
                                     "number",
                                     "range",
@@ -192,12 +197,13 @@ std::string type_name(const OptionVariable& variable) {
 }
 
 std::optional<OptionValue> value_of(const OptionVariable& variable) {
-  const auto to_value =
-      Overloaded{[](int number) { return OptionValue(std::int64_t{number}); },
-                 [](const NumberRange& range) {
-                   return OptionValue(std::vector<double>{range.first, range.second});
-                 },
-                 [](const auto& value) { return OptionValue(value); }};
+  const auto to_value = Overloaded{
+      [](int number) { return OptionValue(std::int64_t{number}); },
+      [](std::uint64_t number) { return OptionValue(static_cast<std::int64_t>(number)); },
+      [](const NumberRange& range) {
+        return OptionValue(std::vector<double>{range.first, range.second});
+      },
+      [](const auto& value) { return OptionValue(value); }};
   const auto of_variable = Overloaded{
       [&]<typename Value>(const std::optional<Value>* value) -> std::optional<OptionValue> {
         return *value ? std::optional(to_value(**value)) : std::nullopt;

@@ -1,9 +1,8 @@
 #include "sim/cli/cli.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
-#include <new>
+#include <functional>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -117,8 +116,8 @@ int run_command_line(const std::vector<std::string>& arguments,
   return run_one(arguments, fit_records);
 }
 
-void print_error(const InputError& error) {
-  print_message(std::string(error.has_place() ? "" : "stepsim: error: ") + error.what());
+/// Says which command lists what an unknown name could have been.
+void print_lookup(const InputError& error) {
   if (const std::string_view command = command_for(error.lookup()); !command.empty()) {
     print_message(fmt::format("next: {}", command));
   }
@@ -129,26 +128,17 @@ void print_error(const InputError& error) {
 int run_stepsim(const std::vector<std::string>& arguments,
                 JoinPeers join_peers,
                 const FitRecords& fit_records) {
-  try {
-    const int status = run_command_line(arguments, join_peers, fit_records);
-    if (std::fflush(stdout) != 0) {
-      print_message("stepsim: error: cannot write to standard output");
-      return kEnvironmentFault;
+  std::function<void()> last = [] {};
+  const int status = run_program("stepsim", [&] {
+    try {
+      return run_command_line(arguments, join_peers, fit_records);
+    } catch (const InputError& error) {
+      last = [error] { print_lookup(error); };
+      throw;
     }
-    return status;
-  } catch (const InputError& error) {
-    print_error(error);
-    return kBadInput;
-  } catch (const EnvironmentFault& error) {
-    print_message(std::string("stepsim: error: ") + error.what());
-    return kEnvironmentFault;
-  } catch (const std::bad_alloc&) {
-    print_message("stepsim: error: this machine has too little memory for it");
-    return kEnvironmentFault;
-  } catch (const std::exception& error) {
-    print_message(std::string("stepsim: internal error: ") + error.what());
-    return kEnvironmentFault;
-  }
+  });
+  last();
+  return status;
 }
 
 }  // namespace stepsim

@@ -12,7 +12,7 @@
 namespace stepsim::fuzz {
 
 void enter_kineto(std::string_view input) {
-  std::vector<std::string> import = {"kineto"};
+  std::vector<std::string> import = {"import", "kineto"};
   for (const InputPart& part : parts_of(input)) {
     if (!part.text.empty()) {
       import.push_back(file_with("trace" + std::to_string(import.size()), part.text));
@@ -21,7 +21,7 @@ void enter_kineto(std::string_view input) {
   const auto imported = [&](const std::string& option, const std::string& path) {
     std::vector<std::string> arguments = import;
     arguments.insert(arguments.end(), {option, path});
-    return accepts([&] { (void)import_command(arguments); });
+    return accepts([&] { (void)run_stepcal_command(arguments); });
   };
   if (!imported("--json", path_of("trace.json"))) {
     return;

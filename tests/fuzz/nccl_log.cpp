@@ -4,6 +4,7 @@
 
 #include "calibrate/cli/cli.h"
 #include "costmodel/records/profile.h"
+#include "costmodel/terminal/commands.h"
 #include "tests/fuzz/door.h"
 
 namespace stepsim::fuzz {
@@ -15,25 +16,26 @@ void enter_nccl_log(std::string_view input) {
   const std::string samples = path_of("collectives.jsonl");
   const std::string accepted = "wrong_values";
   std::filesystem::remove(samples);
-  const int status = import_command({"nccl-tests",
-                                     path,
-                                     "--json",
-                                     json,
-                                     "--profile",
-                                     out,
-                                     "--out",
-                                     samples,
-                                     "--accept",
-                                     "too_few_sizes",
-                                     "--accept",
-                                     "ends_small",
-                                     "--accept",
-                                     "damaged_rows",
-                                     "--accept",
-                                     accepted});
+  const int status = run_stepcal_command({"import",
+                                          "nccl-tests",
+                                          path,
+                                          "--json",
+                                          json,
+                                          "--profile",
+                                          out,
+                                          "--out",
+                                          samples,
+                                          "--accept",
+                                          "too_few_sizes",
+                                          "--accept",
+                                          "ends_small",
+                                          "--accept",
+                                          "damaged_rows",
+                                          "--accept",
+                                          accepted});
   if (status == kDone) {
     require(accepts([&] { (void)read_profile(out); }), "an imported profile that is refused");
-    (void)fit_command({samples, "--out", out});
+    (void)run_stepcal_command({"fit", samples, "--out", out});
   }
 }
 

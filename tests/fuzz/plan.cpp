@@ -2,6 +2,7 @@
 
 #include "calibrate/cli/cli.h"
 #include "costmodel/records/plan_file.h"
+#include "costmodel/terminal/commands.h"
 #include "sim/batching/lengths.h"
 #include "tests/fuzz/door.h"
 
@@ -21,7 +22,8 @@ void enter_plan(std::string_view input) {
   const std::string copy = path_of("copy.jsonl");
   write_plan(copy, plan);
   require(read_plan(copy) == plan, "another plan after writing");
-  require(grid_command({path, "--out", path_of("shapes.json")}) == kDone, "no shapes");
+  require(run_stepcal_command({"grid", path, "--out", path_of("shapes.json")}) == kDone,
+          "no shapes");
 }
 
 }  // namespace stepsim::fuzz

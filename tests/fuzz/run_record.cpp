@@ -43,7 +43,7 @@ void enter_run_record(std::string_view input) {
   const std::string out = path_of("profile.json");
   for (const char* fit : {"passes", "whole"}) {
     (void)accepts([&] {
-      (void)import_command({"run-record", path, "--fit", fit, "--profile", out});
+      (void)run_stepcal_command({"import", "run-record", path, "--fit", fit, "--profile", out});
       require(accepts([&] { (void)read_profile(out); }), "a recorded profile that is refused");
       enter_starter(path);
     });

@@ -2,6 +2,7 @@
 
 #include "calibrate/cli/cli.h"
 #include "costmodel/records/profile.h"
+#include "costmodel/terminal/commands.h"
 #include "tests/fuzz/door.h"
 
 namespace stepsim::fuzz {
@@ -9,11 +10,12 @@ namespace stepsim::fuzz {
 void enter_samples(std::string_view input) {
   const std::string path = file_with("samples.jsonl", input);
   const std::string out = path_of("fitted.json");
-  require(fit_command({path, "--out", out, "--report", path_of("plot.svg")}) == kDone,
-          "not fitted");
+  require(
+      run_stepcal_command({"fit", path, "--out", out, "--report", path_of("plot.svg")}) == kDone,
+      "not fitted");
   require(accepts([&] { (void)read_profile(out); }), "a fitted profile that is refused");
   const std::string base = source_path("scenarios/profiles/h100_8x_published.json");
-  (void)fit_command({path, "--out", out, "--base", base});
+  (void)run_stepcal_command({"fit", path, "--out", out, "--base", base});
 }
 
 }  // namespace stepsim::fuzz

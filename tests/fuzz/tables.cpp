@@ -42,8 +42,15 @@ void enter_tables(std::string_view input) {
   const std::string out = path_of("job.json");
   const std::string scenario = path_of("job.toml");
   (void)accepts([&] {
-    (void)import_command(
-        {"step-times", path, "--gradient-bytes", "97 MiB", "--out", out, "--scenario", scenario});
+    (void)run_stepcal_command({"import",
+                               "step-times",
+                               path,
+                               "--gradient-bytes",
+                               "97 MiB",
+                               "--out",
+                               out,
+                               "--scenario",
+                               scenario});
     require(accepts([&] { (void)read_profile(out); }), "a profile of step times that is refused");
     require(accepts([&] { (void)read_scenario(scenario); }), "a scenario that is refused");
   });

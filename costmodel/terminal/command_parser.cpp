@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstdio>
 #include <utility>
 
@@ -14,7 +13,6 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/same_file.h"
-#include "costmodel/base/shell_word.h"
 
 namespace stepsim {
 
@@ -29,31 +27,21 @@ std::string default_of(const po::option_description& option) {
   return start == std::string::npos ? "" : text.substr(start + 2, text.size() - start - 3);
 }
 
-}  // namespace
-
-const po::value_semantic* option_flag() {
-  return po::value<bool>()->zero_tokens()->implicit_value(true);
+/// How the library reads such an option; it takes ownership.
+const po::value_semantic* semantic_of(const Option& option) {
+  switch (option.kind) {
+    case OptionKind::Flag:
+      return po::value<bool>()->zero_tokens()->implicit_value(true);
+    case OptionKind::Texts:
+      return po::value<std::vector<std::string>>();
+    case OptionKind::TextsToNext:
+      return po::value<std::vector<std::string>>()->multitoken();
+    case OptionKind::Text:
+      break;
+  }
+  auto* const text = po::value<std::string>();
+  return option.fallback.empty() ? text : text->default_value(option.fallback);
 }
-
-const po::value_semantic* option_texts() {
-  return po::value<std::vector<std::string>>()->multitoken();
-}
-
-const po::value_semantic* option_text() {
-  return po::value<std::string>();
-}
-
-template <typename T>
-const po::value_semantic* option_value() {
-  return po::value<T>();
-}
-
-template <typename T>
-const po::value_semantic* option_value(T fallback) {
-  return po::value<T>()->default_value(fallback);
-}
-
-namespace {
 
 /// Whether a value of this kind, as the help shows it, is a file's name.
 bool names_a_file(std::string value) {
@@ -102,61 +90,31 @@ CommandParser::CommandParser(std::string name, std::string usage)
 
 CommandParser::~CommandParser() = default;
 
-void CommandParser::add(std::initializer_list<Option> options) {
-  add_to(false, options);
-}
-
-void CommandParser::add_shared(std::initializer_list<Option> options) {
-  add_to(true, options);
-}
-
-void CommandParser::add_to(bool shared, std::initializer_list<Option> options) {
-  for (const Option& option : options) {
-    (shared ? boost_->shared : boost_->options)
-        .add_options()(option.name, option.value, option.description);
-    add_file_option(option.name, option.description, option.writes, files_);
+void CommandParser::add(const Option& option) {
+  (option.shared ? boost_->shared : boost_->options)
+      .add_options()(option.name.c_str(), semantic_of(option), option.description.c_str());
+  const std::string name = option.name.substr(0, option.name.find(','));
+  add_file_option(name, option.description, option.writes, files_);
+  if (option.arguments != 0) {
+    boost_->positional.add(name.c_str(), option.arguments);
+    files_.inputs.insert(name);
   }
-}
-
-void CommandParser::positional(const std::string& name, int count) {
-  boost_->positional.add(name.c_str(), count);
-  files_.inputs.insert(name);
 }
 
 bool CommandParser::has(const std::string& name) const {
   return boost_->values.count(name) > 0;
 }
 
-template <typename T>
-T CommandParser::get(const std::string& name) const {
-  return boost_->values[name].as<T>();
-}
-
-template const po::value_semantic* option_value<std::vector<std::string>>();
-template const po::value_semantic* option_value<int>();
-template const po::value_semantic* option_value<std::int64_t>();
-template const po::value_semantic* option_value(std::string);
-template const po::value_semantic* option_value(int);
-template const po::value_semantic* option_value(std::uint64_t);
-template int CommandParser::get(const std::string&) const;
-template std::int64_t CommandParser::get(const std::string&) const;
-template std::uint64_t CommandParser::get(const std::string&) const;
-template std::string CommandParser::get(const std::string&) const;
-template std::vector<std::string> CommandParser::get(const std::string&) const;
-
 std::string CommandParser::text(const std::string& name) const {
-  return maybe<std::string>(name).value_or("");
+  return has(name) ? boost_->values[name].as<std::string>() : "";
 }
 
 std::vector<std::string> CommandParser::list(const std::string& name) const {
-  return maybe<std::vector<std::string>>(name).value_or(std::vector<std::string>());
+  return has(name) ? boost_->values[name].as<std::vector<std::string>>()
+                   : std::vector<std::string>();
 }
 
 bool CommandParser::parse(const std::vector<std::string>& arguments) {
-  command_line_ = name_;
-  for (const std::string& argument : arguments) {
-    command_line_ += " " + shell_word(argument);
-  }
   if (arguments == std::vector<std::string>{kHelpJson}) {
     std::fputs((help_json(help()).dump() + "\n").c_str(), stdout);
     return false;

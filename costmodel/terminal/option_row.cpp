@@ -160,21 +160,17 @@ std::string take(const OptionRow& row, const OptionValue& value, std::optional<V
 /// What the help shows as the default; empty: nothing.
 std::string default_text(const OptionVariable& variable) {
   const std::optional<OptionValue> value = value_of(variable);
-  return !value || std::holds_alternative<bool>(*value)
-             ? ""
-             : fmt::format("{}", fmt::join(value_texts(*value), ","));
+  return value ? fmt::format("{}", fmt::join(value_texts(*value), ",")) : "";
 }
 
-const boost::program_options::value_semantic* semantic_of(const OptionRow& row,
-                                                          const OptionVariable& variable) {
+OptionKind kind_of(const OptionRow& row, const OptionVariable& variable) {
   if (std::holds_alternative<bool*>(variable)) {
-    return option_flag();
+    return OptionKind::Flag;
   }
   if (std::holds_alternative<std::vector<std::string>*>(variable)) {
-    return row.rest ? option_texts() : option_value<std::vector<std::string>>();
+    return row.rest ? OptionKind::TextsToNext : OptionKind::Texts;
   }
-  const std::string preset = default_text(variable);
-  return preset.empty() ? option_text() : option_value(preset);
+  return OptionKind::Text;
 }
 
 }  // namespace
@@ -235,16 +231,15 @@ std::string set_option(const OptionRow& row, void* options, const OptionValue& v
 
 void add_rows(std::span<const OptionRow> rows, void* options, CommandParser& parser) {
   for (const OptionRow& row : rows) {
-    const Option option = {
-        row.name.c_str(), semantic_of(row, row.variable(options)), row.words.c_str(), row.writes};
-    if (row.shared) {
-      parser.add_shared({option});
-    } else {
-      parser.add({option});
-    }
-    if (row.arguments != 0) {
-      parser.positional(row.long_name(), row.arguments);
-    }
+    const OptionVariable variable = row.variable(options);
+    const OptionKind kind = kind_of(row, variable);
+    parser.add({row.name,
+                kind,
+                kind == OptionKind::Text ? default_text(variable) : "",
+                row.words,
+                row.writes,
+                row.shared,
+                row.arguments});
   }
 }
 
@@ -254,13 +249,10 @@ void take_given(std::span<const OptionRow> rows, const CommandParser& parser, vo
     if (!parser.has(name)) {
       continue;
     }
-    const OptionVariable variable = row.variable(options);
-    OptionValue value = true;
-    if (std::holds_alternative<std::vector<std::string>*>(variable)) {
-      value = parser.list(name);
-    } else if (!std::holds_alternative<bool*>(variable)) {
-      value = parser.text(name);
-    }
+    const OptionKind kind = kind_of(row, row.variable(options));
+    const OptionValue value = kind == OptionKind::Flag   ? OptionValue(true)
+                              : kind == OptionKind::Text ? OptionValue(parser.text(name))
+                                                         : OptionValue(parser.list(name));
     if (const std::string wrong = set_option(row, options, value); !wrong.empty()) {
       parser.fail(wrong);
     }

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
+#include "costmodel/base/mapped.h"
 #include "sim/scenario/key_table.h"
 #include "sim/scenario/tables.h"
 
@@ -12,26 +15,78 @@ using SourceKind = LengthSource::Kind;
 
 constexpr int kMaxWorkers = 1024;
 
+/// A key that names a source of lengths.
 struct SourceKey {
   std::string key;
   SourceKind kind;
   std::vector<std::string> options;  ///< Beside cap, which all take.
+  void (*read)(const TomlReader& table, const std::string& key, LengthSource& source);
 };
+
+/// [shortest, longest]
+void read_range(const TomlReader& table, const std::string& key, LengthSource& source) {
+  const auto& items = table.list(key);
+  const bool are_integers = std::ranges::all_of(
+      items, [](const TomlValue& item) { return item.kind == TomlValue::Kind::Integer; });
+  if (items.size() != 2 || !are_integers) {
+    table.fail(key, "expected [shortest, longest], two integers");
+  }
+  source.min = items[0].integer;
+  source.max = items[1].integer;
+}
+
+void read_constant(const TomlReader& table, const std::string& key, LengthSource& source) {
+  source.constant = table.integer(key, 1, kMaxSampleLength);
+}
+
+void read_log_normal(const TomlReader& table, const std::string& key, LengthSource& source) {
+  const TomlReader normal = table.table(key);
+  source.mu = normal.number("mu");
+  source.sigma = normal.number("sigma");
+  source.min = normal.integer_or("min", 1, 1, kMaxSampleLength);
+  source.max = normal.integer("max", 1, kMaxSampleLength);
+}
+
+void read_file(const TomlReader& table, const std::string& key, LengthSource& source) {
+  source.file = resolved_path(table, key);
+}
+
+void read_jsonl(const TomlReader& table, const std::string& key, LengthSource& source) {
+  source.field = table.text_or("field", "length");
+  read_file(table, key, source);
+}
+
+void read_values(const TomlReader& table, const std::string& key, LengthSource& source) {
+  source.values = table.integers(key);
+}
+
+/// The parts of a mixture are sources themselves, see read_mixture().
+void read_nothing(const TomlReader& /*table*/, const std::string& /*key*/, LengthSource& /*s*/) {}
 
 const std::vector<SourceKey>& source_keys() {
   static const std::vector<SourceKey> kKeys = {
-      {"constant", SourceKind::Constant, {}},
-      {"uniform", SourceKind::Uniform, {"seed"}},
-      {"log_uniform", SourceKind::LogUniform, {"seed", "outlier_probability", "label_classes"}},
-      {"log_normal", SourceKind::LogNormal, {"seed", "outlier_probability"}},
-      {"histogram", SourceKind::Histogram, {"seed"}},
-      {"file", SourceKind::File, {}},
-      {"jsonl", SourceKind::Jsonl, {"field"}},
-      {"plan", SourceKind::Plan, {}},
-      {"values", SourceKind::Values, {}},
-      {"mixture", SourceKind::Mixture, {"seed"}},
+      {"constant", SourceKind::Constant, {}, read_constant},
+      {"uniform", SourceKind::Uniform, {"seed"}, read_range},
+      {"log_uniform",
+       SourceKind::LogUniform,
+       {"seed", "outlier_probability", "label_classes"},
+       read_range},
+      {"log_normal", SourceKind::LogNormal, {"seed", "outlier_probability"}, read_log_normal},
+      {"histogram", SourceKind::Histogram, {"seed"}, read_file},
+      {"file", SourceKind::File, {}, read_file},
+      {"jsonl", SourceKind::Jsonl, {"field"}, read_jsonl},
+      {"plan", SourceKind::Plan, {}, read_file},
+      {"values", SourceKind::Values, {}, read_values},
+      {"mixture", SourceKind::Mixture, {"seed"}, read_nothing},
   };
   return kKeys;
+}
+
+/// What only some sources take.
+const std::vector<std::string>& source_options() {
+  static const std::vector<std::string> kOptions = {
+      "seed", "outlier_probability", "label_classes", "field"};
+  return kOptions;
 }
 
 /// The one source that the table names.
@@ -51,65 +106,18 @@ const SourceKey& find_source(const TomlReader& table) {
     found = &source;
   }
   if (found == nullptr) {
-    table.fail(
-        "expected one of constant, uniform, log_uniform, log_normal, histogram, file, jsonl, plan, "
-        "values, mixture; got none");
+    table.fail(fmt::format("expected one of {}; got none",
+                           fmt::join(mapped(source_keys(), &SourceKey::key), ", ")));
   }
   return *found;
 }
 
 void check_options(const TomlReader& table, const SourceKey& source) {
-  for (const char* option : {"seed", "outlier_probability", "label_classes", "field"}) {
+  for (const std::string& option : source_options()) {
     const auto& taken = source.options;
     if (table.has(option) && std::ranges::find(taken, option) == taken.end()) {
       table.fail(option, fmt::format("does not apply to {} lengths", source.key));
     }
-  }
-}
-
-/// [shortest, longest]
-void read_range(const TomlReader& table, const std::string& key, LengthSource& source) {
-  const auto& items = table.list(key);
-  const bool are_integers = std::ranges::all_of(
-      items, [](const TomlValue& item) { return item.kind == TomlValue::Kind::Integer; });
-  if (items.size() != 2 || !are_integers) {
-    table.fail(key, "expected [shortest, longest], two integers");
-  }
-  source.min = items[0].integer;
-  source.max = items[1].integer;
-}
-
-void read_source(const TomlReader& table, const SourceKey& key, LengthSource& source) {
-  switch (key.kind) {
-    case SourceKind::Constant:
-      source.constant = table.integer(key.key, 1, kMaxSampleLength);
-      break;
-    case SourceKind::Uniform:
-    case SourceKind::LogUniform:
-      read_range(table, key.key, source);
-      break;
-    case SourceKind::LogNormal: {
-      const TomlReader normal = table.table(key.key);
-      source.mu = normal.number("mu");
-      source.sigma = normal.number("sigma");
-      source.min = normal.integer_or("min", 1, 1, kMaxSampleLength);
-      source.max = normal.integer("max", 1, kMaxSampleLength);
-      break;
-    }
-    case SourceKind::Jsonl:
-      source.field = table.text_or("field", "length");
-      source.file = resolved_path(table, key.key);
-      break;
-    case SourceKind::Histogram:
-    case SourceKind::File:
-    case SourceKind::Plan:
-      source.file = resolved_path(table, key.key);
-      break;
-    case SourceKind::Values:
-      source.values = table.integers(key.key);
-      break;
-    case SourceKind::Mixture:
-      break;  // read_mixture(): its parts are sources themselves.
   }
 }
 
@@ -178,15 +186,25 @@ void read_delays(const TomlReader& data, Scenario& scenario) {
                });
 }
 
-/// What loading costs; workers that load for nothing would be a mistake.
+/// What loading costs.
 void read_loading(const TomlReader& data, Scenario& scenario) {
-  if (data.has("loading")) {
-    const TomlReader loading = data.table("loading");
-    read_keys(loading, scenario);
-    require_other(loading, "plan", "plan_every", "how many batches are planned at a time");
-    require_other(loading, "plan_every", "plan", "what planning them takes");
-  } else if (scenario.loader.workers > 0) {
-    data.fail("workers", "say what loading costs: loading = { batch = \"2 ms\" }");
+  const TomlReader loading = data.table("loading");
+  read_keys(loading, scenario);
+  require_other(loading, "plan", "plan_every", "how many batches are planned at a time");
+  require_other(loading, "plan_every", "plan", "what planning them takes");
+}
+
+/// Read after the lengths, some of which have a number of their own.
+void read_samples(const TomlReader& data, Scenario& scenario) {
+  if (!data.has("samples") && has_own_count(scenario.lengths)) {
+    return;
+  }
+  scenario.samples = data.integer("samples", 1, kMaxSampleCount);
+  if (scenario.samples < scenario.ranks) {
+    data.fail("samples",
+              fmt::format("{} samples for {} ranks: every rank needs at least one",
+                          scenario.samples,
+                          scenario.ranks));
   }
 }
 
@@ -206,7 +224,7 @@ LengthSource read_lengths(const TomlReader& table, const Scenario& scenario) {
     table.fail("outlier_probability",
                fmt::format("{} is no probability; expected 0 .. 1", source.outlier_probability));
   }
-  read_source(table, key, source);
+  key.read(table, key.key, source);
   if (key.kind == SourceKind::Mixture) {
     read_mixture(table, scenario, source);
   }
@@ -235,14 +253,25 @@ std::vector<Key> data_keys() {
       described("samples",
                 "size of the data set, at least `ranks`",
                 "all of a `file` or `histogram`; else required"),
-      required(described("lengths", "where the lengths come from, see below", "")),
-      described("targets",
-                "a second length of each sample (a translation, the tokens of an utterance), see "
-                "below",
-                "none"),
-      described("sampler",
-                "`{ kind, shuffle, seed, drop_last, set_epoch }`, see below",
-                "torch's DistributedSampler"),
+      required(custom(
+          "lengths",
+          [](const TomlReader& data, Scenario& s) {
+            s.lengths = read_lengths(data.table("lengths"), s);
+          },
+          "where the lengths come from, see below",
+          "")),
+      custom(
+          "targets",
+          [](const TomlReader& data, Scenario& s) {
+            s.targets = read_targets(data.table("targets"), s);
+          },
+          "a second length of each sample (a translation, the tokens of an utterance), see below",
+          "none"),
+      custom(
+          "sampler",
+          [](const TomlReader& data, Scenario& s) { read_keys(data.table("sampler"), s); },
+          "`{ kind, shuffle, seed, drop_last, set_epoch }`, see below",
+          "torch's DistributedSampler"),
       integer("workers",
               loader(&LoaderOptions::workers),
               {0, kMaxWorkers},
@@ -256,11 +285,12 @@ std::vector<Key> data_keys() {
           read_delays,
           "`[{ rank = 3, delay = \"5 ms\" }]`: each batch of rank 3 takes so much longer to load",
           "none"),
-      described("loading",
-                "`{ batch = \"2 ms\", per_token = \"3 us\", plan_every = 64, plan = \"20 ms\" }`: "
-                "to load a batch, and each padded token of it; every `plan_every` batches `plan` "
-                "more",
-                "no time"),
+      custom("loading",
+             read_loading,
+             "`{ batch = \"2 ms\", per_token = \"3 us\", plan_every = 64, plan = \"20 ms\" }`: "
+             "to load a batch, and each padded token of it; every `plan_every` batches `plan` "
+             "more",
+             "no time"),
   };
 }
 
@@ -299,48 +329,20 @@ std::vector<Key> loading_keys() {
 }
 
 std::vector<Key> length_keys() {
-  std::vector<Key> keys;
-  for (const char* name : {"constant",
-                           "uniform",
-                           "log_uniform",
-                           "log_normal",
-                           "histogram",
-                           "file",
-                           "jsonl",
-                           "field",
-                           "plan",
-                           "values",
-                           "mixture",
-                           "seed",
-                           "cap",
-                           "outlier_probability",
-                           "label_classes"}) {
-    keys.push_back(described(name, "", ""));
-  }
-  return keys;
+  std::vector<std::string> names = mapped(source_keys(), &SourceKey::key);
+  names.emplace_back("cap");
+  std::ranges::copy(source_options(), std::back_inserter(names));
+  return mapped(names, [](const std::string& name) { return described(name, "", ""); });
 }
 
 void read_data(const TomlReader& root, Scenario& scenario) {
   const TomlReader table = required_table(root, "data");
-  read_keys(table, scenario);
-  scenario.lengths = read_lengths(table.table("lengths"), scenario);
-  if (table.has("samples") || !has_own_count(scenario.lengths)) {
-    scenario.samples = table.integer("samples", 1, kMaxSampleCount);
-    if (scenario.samples < scenario.ranks) {
-      table.fail("samples",
-                 fmt::format("{} samples for {} ranks: every rank needs at least one",
-                             scenario.samples,
-                             scenario.ranks));
-    }
-  }
-  if (table.has("targets")) {
-    scenario.targets = read_targets(table.table("targets"), scenario);
-  }
   scenario.sampler.seed = scenario.seed;
-  if (table.has("sampler")) {
-    read_keys(table.table("sampler"), scenario);
+  read_keys(table, scenario);
+  read_samples(table, scenario);
+  if (scenario.loader.workers > 0 && !table.has("loading")) {
+    table.fail("workers", "say what loading costs: loading = { batch = \"2 ms\" }");
   }
-  read_loading(table, scenario);
 }
 
 }  // namespace stepsim

@@ -1,44 +1,38 @@
 #include "calibrate/cli/backend.h"
 
-#include <array>
-#include <utility>
+#include <string_view>
+#include <vector>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_number.h"
+#include "costmodel/base/row_named.h"
 
 namespace stepsim {
-namespace {
 
-constexpr const char* kCuda = "cuda";
-
-/// The kind, and of CUDA the first device's number.
-std::pair<std::string, int> parse_device(const std::string& device) {
-  const std::size_t colon = device.find(':');
-  const std::string kind = device.substr(0, colon);
-  if (kind != "cpu" && kind != kCuda) {
-    const std::array<std::string, 2> known = {"cpu", kCuda};
-    throw InputError("--device: " + unknown_name("device", device, known));
+MeasuredDevice parse_device(const std::string& text) {
+  static const std::vector<std::string> kNames = {name_of(DeviceKind::Cpu),
+                                                  name_of(DeviceKind::Cuda)};
+  const std::size_t colon = text.find(':');
+  MeasuredDevice device;
+  try {
+    device.kind = enum_named<DeviceKind>(kNames, "device", text.substr(0, colon));
+  } catch (const InputError& error) {
+    throw InputError("--device: {}", error.what());
   }
   if (colon == std::string::npos) {
-    return {kind, 0};
+    return device;
   }
-  const auto number = parse_number<int>(std::string_view{device}.substr(colon + 1));
-  if (kind != kCuda || number.value_or(-1) < 0) {
-    throw InputError("--device: '{}' is no device; say cpu, cuda or cuda:NUMBER",
-                     printable(device));
+  const auto number = parse_number<int>(std::string_view{text}.substr(colon + 1));
+  if (device.kind != DeviceKind::Cuda || number.value_or(-1) < 0) {
+    throw InputError("--device: '{}' is no device; say cpu, cuda or cuda:NUMBER", printable(text));
   }
-  return {kind, *number};
+  device.first = *number;
+  return device;
 }
 
-}  // namespace
-
-std::string device_kind(const std::string& device) {
-  return parse_device(device).first;
-}
-
-BackendFactory backend_factory(const std::string& device) {
-  const auto [kind, first] = parse_device(device);
-  return kind == kCuda ? cuda_backend_factory(first) : cpu_backend_factory();
+BackendFactory backend_factory(const MeasuredDevice& device) {
+  return device.kind == DeviceKind::Cuda ? cuda_backend_factory(device.first)
+                                         : cpu_backend_factory();
 }
 
 }  // namespace stepsim

@@ -27,7 +27,7 @@ std::string samples_file(const MeasureOptions& options) {
 }
 
 Answer ask_calibrate(const CommandRequest& request, const MeasureOptions& options) {
-  if (device_kind(options.device) == "cpu") {
+  if (parse_device(options.device).kind == DeviceKind::Cpu) {
     throw InputError(
         "ops on a CPU are timed in your own PyTorch: stepcal grid plans/*.jsonl --out shapes.json, "
         "then python3 -m stepsim.torch.measure shapes.json --out samples.jsonl, then stepcal fit "

@@ -26,7 +26,7 @@ Answer ask_check(const CommandRequest& request, const CheckOptions& options) {
   (void)plan_of_profile(profile);  // Before a device is asked for.
   Progress progress("measuring");
   const CheckResult result =
-      check_profile(profile, backend_factory(profile.backend), progress.callback());
+      check_profile(profile, backend_factory(parse_device(profile.backend)), progress.callback());
   progress.done();
   Answer answer;
   answer.status = result.fits() ? kDone : kAnswerIsNo;

@@ -199,7 +199,7 @@ Answer measure_answer(const CommandRequest& asked,
                       const std::function<Answer()>& next) {
   const std::shared_ptr<LaunchedGroup> launched = join_launched_group();
   const MeasureRequest request = measure_request(asked, options, samples, launched.get());
-  const BackendFactory factory = backend_factory(options.device);
+  const BackendFactory factory = backend_factory(parse_device(options.device));
   Answer answer;
   if (launched && !launched->leads()) {
     (void)measure(request, factory, {});

@@ -56,9 +56,9 @@ void request_from_model(const CommandRequest& asked,
   if (options.attention) {
     request->model.attention = parse_attention(*options.attention);
   }
-  const int all_ranks = request->launched != nullptr ? request->launched->ranks()
-                        : request->device == "cpu"   ? 2
-                                                     : 1;
+  const int all_ranks = request->launched != nullptr         ? request->launched->ranks()
+                        : request->device == DeviceKind::Cpu ? 2
+                                                             : 1;
   request->ranks = options.ranks.value_or(all_ranks);
   request->box = box_of_limits(request->model, *options.max_length, *options.max_tokens);
   const Bytes first(std::int64_t{1} << 20U);
@@ -112,7 +112,7 @@ MeasureRequest measure_request(const CommandRequest& asked,
                                LaunchedGroup* launched) {
   MeasureRequest request;
   request.launched = launched;
-  request.device = device_kind(options.device);
+  request.device = parse_device(options.device).kind;
   if (options.plans.empty()) {
     request_from_model(asked, options, &request);
   } else if (options.model) {

@@ -16,6 +16,13 @@
 
 namespace stepsim {
 
+/// What stepcal measures on.
+enum class DeviceKind { Cpu, Cuda };
+/// "cpu" or "cuda".
+[[nodiscard]] constexpr const char* name_of(DeviceKind kind) {
+  return kind == DeviceKind::Cpu ? "cpu" : "cuda";
+}
+
 /// When one rank took part in a collective, or in several back to back. Seconds on a clock that all
 /// ranks of the host share (CLOCK_MONOTONIC). Where ranks share no clock, the arrival is 0 and the
 /// end is the time that passed on this rank's own clock.

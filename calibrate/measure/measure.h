@@ -26,7 +26,7 @@ using BackendFactory =
 struct MeasureRequest {
   TransformerConfig model;
   int ranks = 1;
-  std::string device = "cpu";
+  DeviceKind device = DeviceKind::Cpu;
   GridBox box;
   std::vector<std::vector<int>> buckets;
   double budget_seconds = 60;

@@ -82,7 +82,7 @@ MeasurePlan choose_plan(const MeasureRequest& request, const StepEstimate& estim
   MeasurePlan plan;
   plan.model = request.model;
   plan.ranks = request.ranks;
-  plan.device = request.device;
+  plan.device = name_of(request.device);
   plan.seed = request.seed;
   plan.budget_seconds = request.budget_seconds;
   plan.box = request.box;

@@ -60,7 +60,7 @@ TEST_CASE("an emulated device is measured, the samples fitted") {
   MeasureRequest request;
   request.model = measured_model();
   request.ranks = 1;
-  request.device = "cuda";
+  request.device = DeviceKind::Cuda;
   request.box = box_of_limits(request.model, 4, 8);
   request.buckets = buckets_by_cap(request.model, Bytes(4096), Bytes(16384));
   request.budget_seconds = 1;
@@ -86,7 +86,7 @@ TEST_CASE("shapes that cannot run are skipped, named in file and profile, and no
   request.model = measured_model();
   request.model.dtype = Dtype::Bf16;
   request.model.attention = AttentionKind::Flash;
-  request.device = "cuda";
+  request.device = DeviceKind::Cuda;
   request.box = {3, 6, 1, 4, 3, 24, 1};
   request.buckets = buckets_by_cap(request.model, Bytes(4096), Bytes(16384));
   request.budget_seconds = 1;

@@ -122,7 +122,7 @@ MeasureRequest small_request(const std::string& samples_file) {
   MeasureRequest request;
   request.model = small_model();
   request.ranks = 2;
-  request.device = "cuda";
+  request.device = DeviceKind::Cuda;
   request.box = box_of_limits(request.model, 256, 2048);
   request.buckets = buckets_by_cap(request.model, Bytes(1024 * 1024), Bytes(25 * 1024 * 1024));
   request.budget_seconds = 20;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "costmodel/base/mapped.h"
-#include "sim/ddp/iteration.h"
+#include "sim/parallel/ddp/iteration.h"
 
 namespace stepsim {
 

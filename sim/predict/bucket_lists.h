@@ -1,7 +1,7 @@
 #pragma once
 
 #include "costmodel/records/plan_file.h"
-#include "sim/ddp/ddp_program.h"
+#include "sim/parallel/ddp/ddp_program.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {

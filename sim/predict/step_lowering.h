@@ -10,8 +10,8 @@
 
 #include "costmodel/compute/cost_model.h"
 #include "costmodel/network/interference.h"
-#include "sim/ddp/ddp_work.h"
-#include "sim/ddp/step_schedule.h"
+#include "sim/parallel/ddp/ddp_work.h"
+#include "sim/parallel/ddp/step_schedule.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {

@@ -7,8 +7,8 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/compute/shared_cores.h"
-#include "sim/ddp/closed_form.h"
 #include "sim/engine/time_limit.h"
+#include "sim/parallel/ddp/closed_form.h"
 
 namespace stepsim {
 StepSimulator::StepSimulator(

@@ -18,7 +18,7 @@
 #include "costmodel/network/topology.h"
 #include "sim/batching/policy.h"
 #include "sim/batching/targets.h"
-#include "sim/ddp/ddp_options.h"
+#include "sim/parallel/ddp/ddp_options.h"
 #include "sim/scenario/new_shapes.h"
 #include "sim/scenario/setting.h"
 

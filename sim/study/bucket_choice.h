@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/ddp/ddp_options.h"
+#include "sim/parallel/ddp/ddp_options.h"
 #include "sim/predict/prediction.h"
 #include "sim/scenario/setting.h"
 

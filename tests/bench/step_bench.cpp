@@ -11,12 +11,12 @@
 
 #include <benchmark/benchmark.h>
 
-#include "sim/ddp/closed_form.h"
 #include "sim/engine/event_queue.h"
+#include "sim/parallel/ddp/closed_form.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_simulator.h"
 #include "tests/oracles/step_simulator.h"
-#include "tests/sim/ddp/step_program.h"
+#include "tests/sim/parallel/ddp/step_program.h"
 #include "tests/source_root.h"
 
 namespace {

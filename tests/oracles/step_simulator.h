@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "sim/ddp/step.h"
+#include "sim/parallel/ddp/step.h"
 
 namespace stepsim {
 

@@ -3,7 +3,7 @@
 
 #include "tests/published/predicted.h"
 #include "tests/published/validation.h"
-#include "tests/sim/ddp/ddp_fixture.h"
+#include "tests/sim/parallel/ddp/ddp_fixture.h"
 
 namespace stepsim::published {
 

@@ -41,7 +41,7 @@ SKIPPED = re.compile(r"/(html|terminal|cuda|python|mpi|cli|torch)/|report|plot|_
 # The tests that are likeliest to see a fault of a folder; the others follow.
 LIKELY = {
     "sim/batching": ["batching", "sim", "batching fixtures"],
-    "sim/ddp": ["ddp", "sim"],
+    "sim/parallel": ["ddp", "sim"],
     "sim": ["sim", "ddp", "shipped scenarios", "stepsim command line", "stepsim studies", "stepsim buckets"],
     "sim/replay": ["replay", "sim"],
     "sim/cli": ["stepsim advise", "stepsim command line", "stepsim studies", "stepsim buckets", "report pages"],

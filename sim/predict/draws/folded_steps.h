@@ -25,7 +25,8 @@ struct DrawnRanges {
 /// Plain steps whose ops are added up, span by span, into one number for each error group. A draw
 /// of all errors is then a small matrix times a vector, and the ops are looked at only once.
 ///
-/// A span of n ops with launches L and times t acts on a rank's clocks as in sim/ddp/step.h, where
+/// A span of n ops with launches L and times t acts on a rank's clocks as in
+/// sim/parallel/ddp/step.h, where
 ///   device = sum t_i,  critical = max over k of (k L + sum_{i >= k} t_i).
 /// Which k can be the largest depends on the draw. Those that no draw within the ranges makes the
 /// largest are left out; on a GPU that is busy, the first op alone is left.

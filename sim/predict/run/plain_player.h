@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/ddp/step.h"
+#include "sim/parallel/ddp/step.h"
 #include "sim/predict/run/run.h"
 
 namespace stepsim {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "costmodel/base/index.h"
-#include "sim/ddp/compiled_graphs.h"
+#include "sim/parallel/ddp/compiled_graphs.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"

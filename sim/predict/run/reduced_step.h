@@ -6,8 +6,8 @@
 
 #include "costmodel/network/collective_pricer.h"
 #include "costmodel/records/profile.h"
-#include "sim/ddp/ddp_program.h"
 #include "sim/engine/engine.h"
+#include "sim/parallel/ddp/ddp_program.h"
 #include "sim/predict/run/planned_run.h"
 #include "sim/predict/run/priced_batches.h"
 #include "sim/predict/step_pricer.h"

@@ -6,7 +6,7 @@
 #include "costmodel/io/json_file.h"
 #include "costmodel/model/bucket_cases.h"
 #include "costmodel/terminal/screen.h"
-#include "sim/ddp/ddp_program.h"
+#include "sim/parallel/ddp/ddp_program.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {

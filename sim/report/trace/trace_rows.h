@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/ddp/step.h"
+#include "sim/parallel/ddp/step.h"
 
 namespace stepsim {
 

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "costmodel/base/units.h"
+#include "costmodel/network/collective_cost.h"
+#include "costmodel/network/interference.h"
+#include "sim/parallel/ddp/ddp_model.h"
+#include "sim/parallel/ddp/ddp_options.h"
+#include "sim/parallel/ddp/iteration.h"
+
+namespace stepsim {
+
+/// One launch on the device.
+struct Kernel {
+  Duration launch{0};  ///< The host is busy for so long.
+  Duration work{0};
+  Bound bound = Bound::Compute;
+  std::int32_t blocks = 0;  ///< compute_slowdown()
+  std::int32_t label = -1;  ///< DdpModel::labels
+};
+
+/// Costs of what DDP itself does. The last argument of the kernels is the slowness of the rank.
+struct DdpPrices {
+  /// A copy, a zeroing or an optimizer over so many elements of gradient.
+  std::function<Kernel(OpClass, std::int64_t, double)> elements;
+  /// A memory-bound kernel that reads and writes so many bytes together.
+  std::function<Kernel(double, double)> memory;
+  /// The time of a collective of so many bytes from the last rank's arrival to the end, over all
+  /// ranks (`true`) or over a subgroup of post-local SGD.
+  std::function<Duration(CollectiveKind, double, bool)> transfer;
+  /// Multiprocessors that a collective of so many bytes holds.
+  std::function<int(double)> channels = [](double) { return 0; };
+  Duration enqueue{0};           ///< Host time to enqueue one collective.
+  Duration hook{0};              ///< Host time per gradient that becomes ready.
+  Duration python_hook{0};       ///< Host time per bucket of a hook written in Python.
+  Duration traversal_per_op{0};  ///< Host time per op of the graph with find_unused_parameters.
+  Duration sync{0};              ///< From the device's end to the host going on after a sync.
+};
+
+/// What the host thread of a rank waits for.
+struct DdpHost {
+  bool is_device = false;              ///< CPU: the host thread computes, so it never runs ahead.
+  bool waits_for_collectives = false;  ///< gloo: the host waits for collectives, not the stream.
+  bool syncs_each_step = false;  ///< The host waits for the device after a step (loss.item()).
+};
+
+/// One micro-batch on one rank.
+struct MicroBatchWork {
+  Duration collate{0};  ///< Host: build the batch.
+  SimTime ready{};      ///< The loader has it no earlier.
+  Kernel copy_input;    ///< Host to device.
+  std::vector<Kernel> forward;
+  std::vector<Kernel> backward;
+  bool joined = false;  ///< The rank is out of inputs and takes part in collectives only.
+};
+
+/// One rank in one optimizer step.
+struct RankWork {
+  std::vector<MicroBatchWork> micro_batches;
+  double factor = 1;  ///< Slowness of the rank, for the kernels that DDP adds.
+  /// Parameter elements whose optimizer state this rank owns: all of them without ZeRO.
+  std::int64_t owned_elements = 0;
+};
+
+/// One optimizer step of all ranks.
+struct DdpStep {
+  std::vector<RankWork> ranks;
+  std::vector<Iteration> iterations;  ///< [micro-batch]
+  /// Global index of the step from 0: warm-up of hooks and their periods count it.
+  int step = 0;
+  /// The rows and indices of a sparse gradient, of all ranks together.
+  double sparse_bytes = 0;
+  bool joining = false;  ///< Inside join(): ranks may run out of inputs.
+  bool last_of_join = false;
+};
+
+}  // namespace stepsim

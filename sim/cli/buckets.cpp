@@ -78,7 +78,7 @@ Answer ask_buckets(const Request& request, const BucketsOptions& options) {
   if (options.best) {
     return search_best(scenario, options.policy);
   }
-  const DdpBuckets lists = bucket_lists(scenario);
+  const BucketLists lists = bucket_lists(scenario);
   Answer answer;
   answer.text = [=](const Screen& screen) { return buckets_text(scenario, lists, screen); };
   answer.json = [=] { return buckets_json(scenario, lists); };

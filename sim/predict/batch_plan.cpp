@@ -134,7 +134,9 @@ void make_step(const Scenario& scenario,
 }
 
 /// The plan's header, without any batch.
-Plan empty_plan(const Scenario& scenario, const BatchingPolicy& policy, const DdpBuckets& buckets) {
+Plan empty_plan(const Scenario& scenario,
+                const BatchingPolicy& policy,
+                const BucketLists& buckets) {
   Plan plan;
   plan.scenario = scenario.name;
   plan.policy = policy.name();

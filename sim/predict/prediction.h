@@ -7,7 +7,7 @@
 
 #include "sim/batching/training_effects.h"
 #include "sim/batching/varlen_epoch.h"
-#include "sim/parallel/ddp/step.h"
+#include "sim/parallel/step.h"
 #include "sim/predict/note.h"
 #include "sim/predict/shape_summary.h"
 

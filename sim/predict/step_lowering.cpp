@@ -80,26 +80,24 @@ StepLowering::StepLowering(const Scenario& scenario,
   const std::size_t forward_ops = ops_.size();
   add_model_ops(ops.backward, false, kinds);
   model_work_ = work_.size();
-  // DDP's own work stands where it is done on its own: gradients are zeroed before the forward and
-  // copied into their buckets after the op that completes them.
-  std::vector<LoweredOp> with_ddp;
-  const auto add = [&](OpClass op_class, std::int64_t elements, bool forward) {
-    with_ddp.push_back({ddp_work(op_class, elements), -1, forward});
+  // Work on gradients stands where it is done on its own.
+  const std::vector<GradientWork> own =
+      scenario.parallel->gradient_work(parallel_job(scenario), ops);
+  auto next = own.begin();
+  std::vector<LoweredOp> with_own;
+  const auto add_work_after = [&](int op) {
+    for (; next != own.end() && next->after == op; ++next) {
+      with_own.push_back({ddp_work(next->op_class, next->elements), -1, op < 0});
+    }
   };
-  if (!scenario.ddp.set_to_none) {
-    add(OpClass::ZeroGradient, parameter_count(scenario.model), true);
-  }
-  const std::vector<Parameter> tensors = parameters(scenario.model);
+  add_work_after(-1);
   for (std::size_t i = 0; i < ops_.size(); ++i) {
-    with_ddp.push_back(ops_[i]);
-    if (i < forward_ops) {
-      continue;
-    }
-    for (const int parameter : ops.backward[i - forward_ops].completes) {
-      add(OpClass::GradientCopyIn, tensors[at(parameter)].elements(), false);
+    with_own.push_back(ops_[i]);
+    if (i >= forward_ops) {
+      add_work_after(static_cast<int>(i - forward_ops));
     }
   }
-  ops_ = std::move(with_ddp);
+  ops_ = std::move(with_own);
 }
 
 StepLowering::StepLowering(const StepLowering& priced, const Scenario& scenario)

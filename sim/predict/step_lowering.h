@@ -10,8 +10,8 @@
 
 #include "costmodel/compute/cost_model.h"
 #include "costmodel/network/interference.h"
-#include "sim/parallel/ddp/ddp_work.h"
-#include "sim/parallel/ddp/step_schedule.h"
+#include "sim/parallel/step_work.h"
+#include "sim/parallel/step_schedule.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
@@ -168,7 +168,7 @@ class StepLowering {
   /// One op of the lists in launch order.
   struct LoweredOp {
     std::int32_t work = 0;
-    std::int32_t label = -1;  ///< DdpModel::labels; -1: DDP's own.
+    std::int32_t label = -1;  ///< TrainedModel::labels; -1: DDP's own.
     bool forward = false;
   };
   /// A piece of work of the model, or of DDP.

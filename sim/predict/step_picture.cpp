@@ -36,7 +36,7 @@ StepPicture step_picture(const Scenario& scenario, const Prediction& prediction,
       picture.ranks.push_back(row);
     }
   }
-  const DdpBuckets lists = bucket_lists(scenario);
+  const BucketLists lists = bucket_lists(scenario);
   const auto parameters = bucket_parameters(scenario.model);
   for (const Bucket& bucket : step == 0 ? lists.initial : lists.rebuilt) {
     picture.buckets.push_back(

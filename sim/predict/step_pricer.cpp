@@ -49,8 +49,8 @@ std::vector<double> StepPricer::collective_draws() const {
   });
 }
 
-DdpPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {
-  DdpPrices prices;
+StepPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {
+  StepPrices prices;
   prices.elements = [this, factors](OpClass op_class, std::int64_t count, double slowness) {
     return ddp_kernel(op_class, count, factors, slowness);
   };

@@ -23,7 +23,7 @@ class StepPricer : public StepLowering {
   double collective_seconds(CollectiveKind kind, double bytes, bool whole_world = true);
   /// Costs of DDP's own work; they refer to this pricer and must not outlive it. `common`: a factor
   /// on all collectives.
-  [[nodiscard]] DdpPrices ddp_prices(const CostFactors& factors, double common);
+  [[nodiscard]] StepPrices ddp_prices(const CostFactors& factors, double common);
 
   /// The shared error of all collectives priced so far, weighted by their times.
   [[nodiscard]] double collective_error() const {

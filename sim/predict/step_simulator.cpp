@@ -8,7 +8,7 @@
 #include "costmodel/base/index.h"
 #include "costmodel/compute/shared_cores.h"
 #include "sim/engine/time_limit.h"
-#include "sim/parallel/ddp/closed_form.h"
+#include "sim/parallel/closed_form.h"
 
 namespace stepsim {
 StepSimulator::StepSimulator(
@@ -193,7 +193,7 @@ StepTimeline StepSimulator::play_program(bool record_spans) {
   if (!prices_.elements) {
     prices_ = run_.pricer().ddp_prices(factors_, common_);
   }
-  DdpStep step = run_.reduced().step_without_work(step_, iterations_);
+  StepWork step = run_.reduced().step_without_work(step_, iterations_);
   for (Iteration& iteration : step.iterations) {
     iteration.rebuilds =
         iteration.rebuilds && !run_.reduced().plain();  // The recurrence leaves it out, too.
@@ -201,12 +201,7 @@ StepTimeline StepSimulator::play_program(bool record_spans) {
   for (int rank = 0; rank < scenario.ranks; ++rank) {
     step.ranks.push_back(rank_work(rank));
   }
-  DdpProgram program = ddp_program(run_.reduced().model(),
-                                   run_.reduced().buckets(),
-                                   scenario.ddp,
-                                   run_.reduced().host(),
-                                   prices_,
-                                   step);
+  StepProgram program = run_.reduced().program(prices_, step);
   for (Collective& collective : program.program.collectives) {
     if (run_.differs_by(Change::FreeCommunication)) {
       collective.transfer = Duration::zero();

@@ -54,7 +54,7 @@ class StepSimulator {
   std::vector<double> lasting_speed_;  ///< [rank]
   std::optional<Engine> engine_;
   IterationSequence iterations_;
-  DdpPrices prices_;
+  StepPrices prices_;
   Loader loader_;
 };
 

@@ -400,6 +400,9 @@ void read_ddp(const TomlReader& root, Scenario& scenario) {
   if (table.has("bucket_caps")) {
     read_bucket_caps(table, scenario);
   }
+  if (ddp.zero_stage == 3) {
+    scenario.parallel = &parallelism_named("zero3");
+  }
   check_bucket_rule(table, ddp);
   check_combinations(table, ddp);
 }

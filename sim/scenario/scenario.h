@@ -19,6 +19,7 @@
 #include "sim/batching/policy.h"
 #include "sim/batching/targets.h"
 #include "sim/parallel/ddp/ddp_options.h"
+#include "sim/parallel/parallelism.h"
 #include "sim/scenario/new_shapes.h"
 #include "sim/scenario/setting.h"
 
@@ -111,6 +112,7 @@ struct Scenario {
   bool model_is_unknown = false;
   VarlenCall varlen;  ///< It matters where attention is varlen.
   DdpOptions ddp;
+  const Parallelism* parallel = parallelisms().front();  ///< How ranks share the training.
   Interference interference;
   bool interference_given = false;  ///< Otherwise the profile's holds, if it has one.
   double interference_error = 0.2;  ///< Standard deviation of the stated compute and transfer.
@@ -134,6 +136,11 @@ struct Scenario {
 
 [[nodiscard]] inline bool is_varlen(const Scenario& scenario) {
   return scenario.model.attention == AttentionKind::Varlen;
+}
+
+/// What its parallelism may read of a scenario, which must outlive it.
+[[nodiscard]] inline ParallelJob parallel_job(const Scenario& scenario) {
+  return {scenario.model, scenario.ddp, scenario.buffer_bytes, scenario.ranks, scenario.gloo};
 }
 
 /// The most steps and ranks of a scenario.

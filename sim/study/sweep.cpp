@@ -179,7 +179,7 @@ SweepPoint predict_point(Jobs& jobs, const SweepOptions& options, const SweepTas
   point.op_source = op_source(scenario, profile, point.prediction);
   point.collective_source = collective_source(scenario, profile, point.prediction);
   const auto parameters = bucket_parameters(scenario.model);
-  const DdpBuckets lists = bucket_lists(scenario);
+  const BucketLists lists = bucket_lists(scenario);
   point.buckets = lists.rebuilt.size();
   const CollectivePricer pricer = scenario_pricer(scenario, profile);
   point.last_bucket_ms = pricer

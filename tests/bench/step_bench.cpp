@@ -12,7 +12,7 @@
 #include <benchmark/benchmark.h>
 
 #include "sim/engine/event_queue.h"
-#include "sim/parallel/ddp/closed_form.h"
+#include "sim/parallel/closed_form.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_simulator.h"
 #include "tests/oracles/step_simulator.h"

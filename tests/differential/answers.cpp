@@ -61,7 +61,7 @@ Json bucket_json(const std::vector<Bucket>& buckets) {
 Json all_answers(const std::string& path) {
   try {
     const Scenario scenario = read_scenario(path);
-    const DdpBuckets buckets = bucket_lists(scenario);
+    const BucketLists buckets = bucket_lists(scenario);
     return {{"initial", bucket_json(buckets.initial)},
             {"rebuilt", bucket_json(buckets.rebuilt)},
             {"closed form", answer(scenario, false)},

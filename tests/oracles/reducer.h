@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "costmodel/model/transformer.h"
-#include "sim/parallel/ddp/step.h"
+#include "sim/parallel/step.h"
 
 namespace stepsim {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "sim/parallel/ddp/step.h"
+#include "sim/parallel/step.h"
 
 namespace stepsim {
 

@@ -6,7 +6,7 @@
 
 namespace stepsim {
 
-std::vector<std::size_t> compiled_graphs(const DdpModel& model, const DdpOptions& options) {
+std::vector<std::size_t> compiled_graphs(const TrainedModel& model, const DdpOptions& options) {
   std::vector<std::size_t> ends;
   std::int64_t bytes = 0;
   const bool splits = options.optimize_ddp == OptimizeDdp::DdpOptimizer;
@@ -28,7 +28,7 @@ std::vector<std::size_t> compiled_graphs(const DdpModel& model, const DdpOptions
   return ends;
 }
 
-DdpModel with_compiled_graphs(DdpModel model, const DdpOptions& options) {
+TrainedModel with_compiled_graphs(TrainedModel model, const DdpOptions& options) {
   if (options.optimize_ddp == OptimizeDdp::Eager) {
     return model;
   }

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "sim/parallel/ddp/ddp_model.h"
 #include "sim/parallel/ddp/ddp_options.h"
+#include "sim/parallel/trained_model.h"
 
 namespace stepsim {
 
@@ -20,11 +20,11 @@ namespace stepsim {
 ///
 /// Source: DDPOptimizer.compile_fn in torch/_dynamo/backends/distributed.py, read in a public copy
 /// of about 2025 that names no version.
-[[nodiscard]] std::vector<std::size_t> compiled_graphs(const DdpModel& model,
+[[nodiscard]] std::vector<std::size_t> compiled_graphs(const TrainedModel& model,
                                                        const DdpOptions& options);
 
 /// Returns the model with gradients that become ready at the ends of its compiled graphs; the model
 /// itself where nothing is compiled.
-[[nodiscard]] DdpModel with_compiled_graphs(DdpModel model, const DdpOptions& options);
+[[nodiscard]] TrainedModel with_compiled_graphs(TrainedModel model, const DdpOptions& options);
 
 }  // namespace stepsim

@@ -28,72 +28,51 @@ std::vector<int> bucket_of_parameters(const std::vector<Bucket>& buckets, std::s
 }
 
 /// Bytes of an element of that type over those of a parameter's; 1 where there is no such type.
-double bytes_over_parameter(const std::optional<Dtype>& dtype, const DdpModel& model) {
+double bytes_over_parameter(const std::optional<Dtype>& dtype, const TrainedModel& model) {
   return dtype
              ? static_cast<double>(element_size(*dtype)) / static_cast<double>(model.element_bytes)
              : 1;
 }
 
-void check(const DdpModel& model, const DdpStep& step) {
-  for (std::size_t r = 0; r < step.ranks.size(); ++r) {
-    const RankWork& rank = step.ranks[r];
-    if (rank.micro_batches.size() != step.iterations.size() || step.iterations.empty()) {
-      throw std::invalid_argument(
-          "ddp: rank " + std::to_string(r) + " has " + std::to_string(rank.micro_batches.size()) +
-          " micro-batches for " + std::to_string(step.iterations.size()) + " iterations");
-    }
-    for (const MicroBatchWork& batch : rank.micro_batches) {
-      if (!batch.joined && batch.backward.size() != model.completes.size()) {
-        throw std::invalid_argument(
-            "ddp: rank " + std::to_string(r) + " has " + std::to_string(batch.backward.size()) +
-            " backward kernels for " + std::to_string(model.completes.size()) + " ops");
-      }
-    }
-  }
-}
-
 }  // namespace
 
-DdpProgram ddp_program(const DdpModel& model,
-                       const DdpBuckets& buckets,
-                       const DdpOptions& options,
-                       const DdpHost& host,
-                       const DdpPrices& prices,
-                       const DdpStep& step) {
-  check(model, step);
-  DdpProgram result;
-  result.program.marks = kDdpMarks;
-  result.program.labels = model.labels;
-  result.program.ranks.resize(step.ranks.size());
+StepContext step_context(const TrainedModel& model,
+                         const BucketLists& buckets,
+                         const DdpOptions& options,
+                         const StepHost& host,
+                         const StepPrices& prices,
+                         const StepWork& step) {
   const auto listed = [&](const std::vector<Bucket>& list, bool rebuilt) -> BucketList {
     const bool used = std::ranges::any_of(step.iterations, [&](const Iteration& iteration) {
       return iteration.uses_rebuilt == rebuilt;
     });
     return {list, used ? bucket_of_parameters(list, model.parameters.size()) : std::vector<int>{}};
   };
-  const StepContext context{model,
-                            listed(buckets.initial, false),
-                            listed(buckets.rebuilt, true),
-                            options,
-                            host,
-                            prices,
-                            step,
-                            static_cast<int>(step.ranks.size()),
-                            bytes_over_parameter(options.mixed_param_dtype, model),
-                            bytes_over_parameter(options.mixed_reduce_dtype, model)};
-  CollectiveLog log(context, result);
-  for (std::size_t r = 0; r < step.ranks.size(); ++r) {
-    RankProgramBuilder builder(context, log, result.program, static_cast<int>(r));
-    builder.build();
-  }
-  return result;
+  return {model,
+          listed(buckets.initial, false),
+          listed(buckets.rebuilt, true),
+          options,
+          host,
+          prices,
+          step,
+          static_cast<int>(step.ranks.size()),
+          bytes_over_parameter(options.mixed_param_dtype, model),
+          bytes_over_parameter(options.mixed_reduce_dtype, model)};
 }
 
-std::vector<Communicator> ddp_communicators(const DdpOptions& options,
-                                            const DdpHost& host,
-                                            int ranks) {
+StepProgram ddp_program(const TrainedModel& model,
+                        const BucketLists& buckets,
+                        const DdpOptions& options,
+                        const StepHost& host,
+                        const StepPrices& prices,
+                        const StepWork& step) {
+  return built_program<RankProgramBuilder>(
+      step_context(model, buckets, options, host, prices, step));
+}
+
+std::vector<Communicator> ddp_communicators(const DdpOptions& options, bool gloo, int ranks) {
   Communicator world;
-  if (host.waits_for_collectives) {
+  if (gloo) {
     // gloo: two worker threads a process group, over the same sockets.
     world.workers = 2;
     world.shares_links = true;
@@ -112,7 +91,7 @@ std::vector<Communicator> ddp_communicators(const DdpOptions& options,
   return communicators;
 }
 
-std::vector<std::int64_t> owned_elements(const DdpModel& model, int zero_stage, int ranks) {
+std::vector<std::int64_t> owned_elements(const TrainedModel& model, int zero_stage, int ranks) {
   const auto count = static_cast<int>(model.parameters.size());
   std::int64_t all = 0;
   std::vector<int> by_size(static_cast<std::size_t>(count));
@@ -132,42 +111,6 @@ std::vector<std::int64_t> owned_elements(const DdpModel& model, int zero_stage, 
     }
   }
   return owned;
-}
-
-StepTimeline timeline_of(const ExecutionTrace& played, const DdpProgram& program) {
-  StepTimeline step;
-  step.collectives = program.uses;
-  step.spans = played.spans;
-  step.waits = played.waits;
-  for (const RankTrace& rank : played.ranks) {
-    const auto part = [&](Phase which) { return rank.phases[static_cast<std::size_t>(which)]; };
-    RankTimeline line;
-    line.start = rank.marks[kStepStart];
-    line.data_end = line.start + part(Phase::Data);
-    line.forward_end = line.data_end + part(Phase::Forward) + part(Phase::Other);
-    line.backward_end = line.forward_end + part(Phase::Backward);
-    line.compute_end = rank.marks[kBackwardEnd];
-    line.end = rank.device_end;
-    line.exposed = part(Phase::Wait);
-    line.held = rank.held;
-    line.waiting = rank.waiting_for_ranks;
-    line.copy_out = part(Phase::CopyOut);
-    line.optimizer = part(Phase::Optimizer);
-    step.ranks.push_back(std::move(line));
-    step.clocks.push_back({rank.host_end, rank.device_end});
-  }
-  for (std::size_t c = 0; c < played.collectives.size(); ++c) {
-    const CollectiveTrace& collective = played.collectives[c];
-    step.reduce_start.push_back(collective.start);
-    step.reduce_end.push_back(collective.end);
-    for (std::size_t r = 0; r < step.ranks.size(); ++r) {
-      step.ranks[r].ready_at.push_back(collective.arrival[r]);
-      if (!collective.enqueued_at.empty()) {
-        step.ranks[r].enqueued_at.push_back(collective.enqueued_at[r]);
-      }
-    }
-  }
-  return step;
 }
 
 }  // namespace stepsim

@@ -3,7 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "sim/parallel/ddp/ddp_program.h"
+#include "sim/parallel/ddp/ddp_options.h"
+#include "sim/parallel/rank_program.h"
 
 namespace stepsim {
 
@@ -15,13 +16,13 @@ struct BucketList {
 
 /// What the builders of all ranks share.
 struct StepContext {
-  const DdpModel& model;
+  const TrainedModel& model;
   BucketList initial;
   BucketList rebuilt;
   const DdpOptions& options;
-  const DdpHost& host;
-  const DdpPrices& prices;
-  const DdpStep& step;
+  const StepHost& host;
+  const StepPrices& prices;
+  const StepWork& step;
   int ranks = 1;
   double gradient_scale = 1;  ///< Bytes of a gradient over bytes of its parameter.
   double reduce_scale = 1;    ///< Bytes on the wire over bytes of the parameters: 0.5 for bf16.
@@ -30,49 +31,48 @@ struct StepContext {
   [[nodiscard]] bool casts_parameters() const { return options.mixed_param_dtype.has_value(); }
 };
 
-/// The collectives of a program. Every rank issues the same ones in the same order, so the n-th
-/// that a rank issues is the n-th of all; those inside subgroups have one collective a group.
-class CollectiveLog {
+/// What the builders of all ranks of a step share. Throws std::invalid_argument: a parameter is in
+/// no bucket.
+[[nodiscard]] StepContext step_context(const TrainedModel& model,
+                                       const BucketLists& buckets,
+                                       const DdpOptions& options,
+                                       const StepHost& host,
+                                       const StepPrices& prices,
+                                       const StepWork& step);
+
+/// Builds the instructions of one rank's host for one step of a DDP module. The parts are in
+/// several files: the step and its end in rank_program_builder.cpp, the reducer in
+/// rank_program_reducer.cpp, and the schedules of the communication hooks in
+/// hooks/rank_program_hooks.cpp. What else wraps a module as DDP does has its own passes.
+class RankProgramBuilder : public RankProgram {
  public:
-  CollectiveLog(const StepContext& context, DdpProgram& program)
-      : context_(context), program_(program) {}
-
-  /// The collective that rank `rank` issues as its n-th.
-  int issue(std::size_t n, int rank, const CollectiveUse& use, bool whole_world);
-
- private:
-  const StepContext& context_;
-  DdpProgram& program_;
-  std::vector<std::vector<int>> issued_;  ///< [n][subgroup; one entry for the whole world]
-};
-
-/// Builds the instructions of one rank's host for one step. The parts are in several files: the
-/// step, its instructions and its end in rank_program_builder.cpp, the reducer in
-/// rank_program_reducer.cpp, fully sharded training in rank_program_sharded.cpp, and the schedules
-/// of the communication hooks in hooks/rank_program_hooks.cpp.
-class RankProgramBuilder {
- public:
-  RankProgramBuilder(const StepContext& context, CollectiveLog& log, Program& program, int rank);
+  RankProgramBuilder(const StepContext& context,
+                     CollectiveLog& log,
+                     StepProgram& program,
+                     int rank);
+  virtual ~RankProgramBuilder() = default;
+  RankProgramBuilder(const RankProgramBuilder&) = delete;
+  RankProgramBuilder& operator=(const RankProgramBuilder&) = delete;
   void build();
 
- private:
-  // Instructions.
-  void mark(DdpMark mark);
-  void host(Duration busy);
-  void kernel(const Kernel& kernel, Phase phase, std::uint8_t stream = kComputeStream);
-  void memory(double bytes, Phase phase, std::uint8_t stream = kComputeStream);
-  void elements(OpClass op_class, std::int64_t count, Phase phase, std::uint8_t stream = 0);
-  int collective(const CollectiveUse& use, std::uint8_t stream, bool whole_world = true);
-  void stream_wait(int collective, std::uint8_t stream = kComputeStream);
-  /// What Work.wait() does: with NCCL the stream waits, with gloo the host as well.
-  void wait(int collective);
-  void host_sync(std::uint8_t stream = kComputeStream);
-  /// Records an event after what is on the stream now; returns its number.
-  int record(std::uint8_t stream);
-  void event_wait(int event, std::uint8_t stream = kComputeStream);
+ protected:
+  /// Forward and backward of a micro-batch, with kForwardEnd between them. `accumulates`: its
+  /// gradients are added to earlier ones.
+  virtual void passes(const Iteration& iteration, const MicroBatchWork& batch, bool accumulates);
+  /// What follows the reduction of a bucket.
+  virtual void copy_out(int bucket);
 
+  [[nodiscard]] const StepContext& context() const { return context_; }
+  [[nodiscard]] double gradient_bytes_of(int parameter) const;
+  /// Forgets the collectives of the passes before, and makes room for those of so many buckets.
+  void begin_backward(std::size_t buckets);
+  /// The end of the step waits for this collective.
+  void await_at_end(int bucket, int collective) {
+    in_flight_[static_cast<std::size_t>(bucket)] = {collective};
+  }
+
+ private:
   // Parts of a step.
-  void data(const MicroBatchWork& batch);
   void before_forward(const Iteration& iteration, const MicroBatchWork& batch);
   void rebuild();
   void broadcast_buffers();
@@ -93,34 +93,17 @@ class RankProgramBuilder {
   void reduce(int bucket);
   void reduce_with_hook(int bucket);
   void power_sgd(int bucket, const std::vector<HookCollective>& parts);
-  void copy_out(int bucket);
   void await_bitmap();
-
-  // Fully sharded (ZeRO-3).
-  void gather_unit(int unit);
-  void use_unit(int unit);
-  void sharded_forward(const MicroBatchWork& batch);
-  void sharded_backward(const MicroBatchWork& batch, bool synchronises, bool accumulates);
-  void scatter_unit(int unit);
-  [[nodiscard]] double unit_bytes(int unit) const;
 
   [[nodiscard]] bool hooked() const { return context_.options.hook != CommunicationHook::None; }
   [[nodiscard]] bool is_unused(int parameter) const;
   [[nodiscard]] bool aliased() const;
-  [[nodiscard]] double gradient_bytes_of(int parameter) const;
   [[nodiscard]] double gradient_bytes(int bucket) const;
   [[nodiscard]] double wire_bytes(int bucket) const;
   [[nodiscard]] std::int64_t bucket_elements(int bucket) const;
 
   const StepContext& context_;
-  CollectiveLog& log_;
-  Program& program_;
-  std::vector<Instruction>& out_;
-  int rank_;
-  const RankWork& work_;
   const BucketList* buckets_;  ///< The list that the current micro-batch reduces.
-  std::size_t issued_ = 0;
-  int events_ = 0;
 
   std::vector<int> pending_;  ///< [bucket] gradients still missing.
   std::size_t next_bucket_ = 0;
@@ -128,8 +111,18 @@ class RankProgramBuilder {
   std::vector<int> done_event_;  ///< [bucket] event after its work on the side stream; -1.
   bool first_hook_ = true;
   int bitmap_ = -1;
-  int active_ranks_ = -1;      ///< Inside join(): the all-reduce that counts who still has inputs.
-  std::vector<int> gathered_;  ///< [unit] its all-gather under way; -1.
+  int active_ranks_ = -1;  ///< Inside join(): the all-reduce that counts who still has inputs.
 };
+
+/// The program of a step whose ranks are built by `Builder`.
+template <typename Builder>
+[[nodiscard]] StepProgram built_program(const StepContext& context) {
+  StepProgram result = empty_program(context.model, context.step);
+  CollectiveLog log(context.prices, context.options.hook_options.subgroup_ranks, result);
+  for (int rank = 0; rank < context.ranks; ++rank) {
+    Builder(context, log, result, rank).build();
+  }
+  return result;
+}
 
 }  // namespace stepsim

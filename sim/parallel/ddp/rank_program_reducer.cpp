@@ -16,11 +16,9 @@ void RankProgramBuilder::backward(const Iteration& iteration,
   for (std::size_t b = 0; b < buckets; ++b) {
     pending_[b] = static_cast<int>(buckets_->list[b].parameters.size());
   }
-  in_flight_.assign(buckets, {});
-  done_event_.assign(buckets, -1);
+  begin_backward(buckets);
   next_bucket_ = 0;
   first_hook_ = true;
-  bitmap_ = -1;
   const bool by_hooks = iteration.launching == Launching::ByHooks && context_.options.overlap;
   for (std::size_t op = 0; op < batch.backward.size(); ++op) {
     kernel(batch.backward[op], Phase::Backward);
@@ -52,9 +50,7 @@ void RankProgramBuilder::backward(const Iteration& iteration,
 
 void RankProgramBuilder::backward_joined(const Iteration& iteration) {
   const std::size_t buckets = buckets_->list.size();
-  in_flight_.assign(buckets, {});
-  done_event_.assign(buckets, -1);
-  bitmap_ = -1;
+  begin_backward(buckets);
   if (!iteration.synchronises) {
     return;
   }

@@ -26,7 +26,7 @@ struct DrawnRanges {
 /// of all errors is then a small matrix times a vector, and the ops are looked at only once.
 ///
 /// A span of n ops with launches L and times t acts on a rank's clocks as in
-/// sim/parallel/ddp/step.h, where
+/// sim/parallel/step.h, where
 ///   device = sum t_i,  critical = max over k of (k L + sum_{i >= k} t_i).
 /// Which k can be the largest depends on the draw. Those that no draw within the ranges makes the
 /// largest are left out; on a GPU that is busy, the first op alone is left.

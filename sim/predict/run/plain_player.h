@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/parallel/ddp/step.h"
+#include "sim/parallel/step.h"
 #include "sim/predict/run/run.h"
 
 namespace stepsim {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "costmodel/base/index.h"
-#include "sim/parallel/ddp/compiled_graphs.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
@@ -50,13 +49,11 @@ ReducedStep::ReducedStep(const Scenario& scenario,
       planned_(planned),
       collectives_(scenario_pricer(scenario, profile)),
       pricer_(priced.lowering(), scenario, collectives_),
-      buckets_(bucket_lists(scenario)),
-      model_(with_compiled_graphs(
-          ddp_model(scenario.model, step_ops(scenario), scenario.buffer_bytes), scenario.ddp)),
+      facts_(scenario.parallel->facts(parallel_job(scenario))),
+      parts_(scenario.parallel->parts(parallel_job(scenario), step_ops(scenario))),
       host_{priced.costs().host_is_device(),
             scenario.gloo,
             scenario.host.step_sync || recorded_host_waits(scenario, profile)},
-      owned_(owned_elements(model_, scenario.ddp.zero_stage, scenario.ranks)),
       spread_(collectives_.spread(
           CollectiveKind::AllReduce, scenario.ranks, scenario.placement.nodes())) {
   find_plain_steps();
@@ -64,23 +61,19 @@ ReducedStep::ReducedStep(const Scenario& scenario,
 
 EngineRules ReducedStep::engine_rules(const CostFactors& factors) const {
   EngineRules rules;
-  rules.communicators = ddp_communicators(scenario_.ddp, host_, scenario_.ranks);
+  rules.communicators = facts_.communicators;
   rules.interference = factors.interference.value_or(scenario_.interference);
   rules.queue_depth = host_.is_device ? 0 : scenario_.host.queue_depth;
   return rules;
 }
 
 IterationSequence ReducedStep::iterations() const {
-  const DdpOptions& ddp = scenario_.ddp;
-  return IterationSequence({ddp.static_graph,
-                            ddp.find_unused_parameters,
-                            ddp.broadcast_buffers && !scenario_.buffer_bytes.empty(),
-                            ddp.bucket_rule == BucketRule::PyTorch});
+  return IterationSequence(facts_.iterations);
 }
 
-DdpStep ReducedStep::step_without_work(int number, IterationSequence& iterations) const {
+StepWork ReducedStep::step_without_work(int number, IterationSequence& iterations) const {
   const DdpOptions& ddp = scenario_.ddp;
-  DdpStep step;
+  StepWork step;
   step.step = number;
   for (int m = 0; m < ddp.accumulation_steps; ++m) {
     step.iterations.push_back(iterations.next(!ddp.no_sync || m + 1 == ddp.accumulation_steps));
@@ -102,16 +95,18 @@ DdpStep ReducedStep::step_without_work(int number, IterationSequence& iterations
   return step;
 }
 
+StepProgram ReducedStep::program(const StepPrices& prices, const StepWork& step) const {
+  return scenario_.parallel->program(parallel_job(scenario_), parts_, host_, prices, step);
+}
+
 /// Builds the programs of the first steps for one rank, with numbers of work in place of times, and
-/// keeps their schedules if the recurrence knows all of them. From the third step on every program
-/// is like the third one: the buckets were rebuilt by then, and only hooks count steps.
+/// keeps their schedules if the recurrence knows all of them.
 void ReducedStep::find_plain_steps() {
   constexpr int kDifferentSteps = 3;
-  const bool hooked = scenario_.ddp.hook != CommunicationHook::None;
-  if (hooked || !work_is_plain(scenario_) || !rules_are_plain(engine_rules({}))) {
+  if (!facts_.repeats || !work_is_plain(scenario_) || !rules_are_plain(engine_rules({}))) {
     return;
   }
-  DdpPrices prices = pricer_.ddp_prices({}, 1);  // Its times of the host; all else has numbers.
+  StepPrices prices = pricer_.ddp_prices({}, 1);  // Its times of the host; all else has numbers.
   prices.elements = [this](OpClass op_class, std::int64_t count, double) {
     Kernel kernel;
     kernel.label = pricer_.ddp_work(op_class, count);
@@ -123,15 +118,14 @@ void ReducedStep::find_plain_steps() {
   IterationSequence sequence = iterations();
   std::vector<StepSchedule> schedules;
   for (int number = 0; number < kDifferentSteps; ++number) {
-    DdpStep step = step_without_work(number, sequence);
+    StepWork step = step_without_work(number, sequence);
     step.ranks.resize(1);
-    step.ranks.front().owned_elements = owned_.front();
+    step.ranks.front().owned_elements = parts_.owned.front();
     for (Iteration& iteration : step.iterations) {
       iteration.rebuilds = false;  // The recurrence leaves the rebuild's two small broadcasts out.
       step.ranks.front().micro_batches.push_back(pricer_.numbered(planned_.batch(0).shape));
     }
-    const auto schedule =
-        schedule_of(ddp_program(model_, buckets_, scenario_.ddp, host_, prices, step), host_);
+    const auto schedule = schedule_of(program(prices, step), host_);
     if (!schedule) {
       return;
     }

@@ -7,7 +7,8 @@
 #include "costmodel/network/collective_pricer.h"
 #include "costmodel/records/profile.h"
 #include "sim/engine/engine.h"
-#include "sim/parallel/ddp/ddp_program.h"
+#include "sim/parallel/parallelism.h"
+#include "sim/parallel/step_schedule.h"
 #include "sim/predict/run/planned_run.h"
 #include "sim/predict/run/priced_batches.h"
 #include "sim/predict/step_pricer.h"
@@ -33,14 +34,14 @@ class ReducedStep {
   ReducedStep(const ReducedStep&) = delete;
   ReducedStep& operator=(const ReducedStep&) = delete;
 
-  [[nodiscard]] const DdpBuckets& buckets() const { return buckets_; }
-  [[nodiscard]] const DdpModel& model() const { return model_; }
-  [[nodiscard]] const DdpHost& host() const { return host_; }
+  [[nodiscard]] const BucketLists& buckets() const { return parts_.buckets; }
+  [[nodiscard]] const TrainedModel& model() const { return parts_.model; }
+  [[nodiscard]] const StepHost& host() const { return host_; }
   /// Prices of the step's work. Further collectives are priced when they are met.
   [[nodiscard]] const StepPricer& pricer() const { return pricer_; }
   [[nodiscard]] StepPricer& pricer() { return pricer_; }
   /// [rank] Elements of the optimizer's state.
-  [[nodiscard]] const std::vector<std::int64_t>& owned() const { return owned_; }
+  [[nodiscard]] const std::vector<std::int64_t>& owned() const { return parts_.owned; }
   /// Quantiles of a single all-reduce over its mean.
   [[nodiscard]] const std::vector<double>& all_reduce_spread() const { return spread_; }
   /// Whether the max-plus recurrence plays the steps. It does where their programs hold nothing
@@ -53,7 +54,9 @@ class ReducedStep {
   [[nodiscard]] IterationSequence iterations() const;
   /// Describes what all ranks have in common in a step, without their work, and advances
   /// `iterations` by one step.
-  [[nodiscard]] DdpStep step_without_work(int number, IterationSequence& iterations) const;
+  [[nodiscard]] StepWork step_without_work(int number, IterationSequence& iterations) const;
+  /// The program of a step with the work of its ranks.
+  [[nodiscard]] StepProgram program(const StepPrices& prices, const StepWork& step) const;
 
  private:
   void find_plain_steps();
@@ -62,10 +65,9 @@ class ReducedStep {
   const PlannedRun& planned_;
   CollectivePricer collectives_;
   StepPricer pricer_;
-  DdpBuckets buckets_;
-  DdpModel model_;
-  DdpHost host_;
-  std::vector<std::int64_t> owned_;
+  ParallelFacts facts_;
+  ParallelParts parts_;
+  StepHost host_;
   std::vector<double> spread_;
   std::vector<PlainStep> plain_steps_;
 };

@@ -91,7 +91,7 @@ std::string lists_text(const DdpOptions& ddp,
 
 }  // namespace
 
-std::string buckets_text(const Scenario& scenario, const DdpBuckets& lists, const Screen& screen) {
+std::string buckets_text(const Scenario& scenario, const BucketLists& lists, const Screen& screen) {
   const auto sizes = bucket_parameters(scenario.model);
   const auto tensors = parameters(scenario.model);
   return fmt::format("{}: {} tensors, {} parameters, {}\n\n{}",
@@ -104,7 +104,7 @@ std::string buckets_text(const Scenario& scenario, const DdpBuckets& lists, cons
                                 table_text(lists.rebuilt, sizes, tensors, screen)));
 }
 
-Json buckets_json(const Scenario& scenario, const DdpBuckets& lists) {
+Json buckets_json(const Scenario& scenario, const BucketLists& lists) {
   const auto sizes = bucket_parameters(scenario.model);
   const int from = first_rebuilt(scenario.ddp);
   return {{"model", scenario.model.name},
@@ -115,7 +115,7 @@ Json buckets_json(const Scenario& scenario, const DdpBuckets& lists) {
           {"rebuilt_from_iteration", from > 0 ? Json(from) : Json(nullptr)}};
 }
 
-std::string buckets_csv(const Scenario& scenario, const DdpBuckets& lists) {
+std::string buckets_csv(const Scenario& scenario, const BucketLists& lists) {
   const auto sizes = bucket_parameters(scenario.model);
   std::string csv = "bucket,bytes,tensors\n";
   for (std::size_t b = 0; b < lists.rebuilt.size(); ++b) {

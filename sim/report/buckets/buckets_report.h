@@ -13,11 +13,11 @@ namespace stepsim {
 
 // The buckets that DDP makes of a scenario's model: `lists` is what bucket_lists() returns.
 [[nodiscard]] std::string buckets_text(const Scenario& scenario,
-                                       const DdpBuckets& lists,
+                                       const BucketLists& lists,
                                        const Screen& screen);
-[[nodiscard]] Json buckets_json(const Scenario& scenario, const DdpBuckets& lists);
+[[nodiscard]] Json buckets_json(const Scenario& scenario, const BucketLists& lists);
 /// The rebuilt ones.
-[[nodiscard]] std::string buckets_csv(const Scenario& scenario, const DdpBuckets& lists);
+[[nodiscard]] std::string buckets_csv(const Scenario& scenario, const BucketLists& lists);
 
 // The buckets of lists of parameters, by the name of each list.
 [[nodiscard]] std::string bucket_cases_text(const std::vector<BucketCase>& cases);

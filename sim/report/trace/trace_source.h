@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/parallel/ddp/step.h"
+#include "sim/parallel/step.h"
 #include "sim/predict/run/run.h"
 #include "sim/report/trace/trace_rows.h"
 

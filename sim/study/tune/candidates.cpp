@@ -33,7 +33,7 @@ struct SharedSettings {
 
 /// The buckets, and of stages that keep one of them in memory its size.
 std::string buckets_text(const Scenario& scenario) {
-  const DdpBuckets lists = bucket_lists(scenario);
+  const BucketLists lists = bucket_lists(scenario);
   std::string text;
   for (const std::vector<Bucket>* list : {&lists.initial, &lists.rebuilt}) {
     for (const Bucket& bucket : *list) {

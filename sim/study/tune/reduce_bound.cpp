@@ -10,7 +10,7 @@
 #include "costmodel/model/transformer.h"
 #include "costmodel/records/profile_cost_model.h"
 #include "sim/parallel/ddp/compiled_graphs.h"
-#include "sim/parallel/ddp/ddp_model.h"
+#include "sim/parallel/trained_model.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
@@ -80,7 +80,7 @@ std::pair<double, double> rank_factors(const Scenario& scenario, const Profile& 
 /// ZeRO-3: each micro-batch gathers all units in its forward, and all but the root again in its
 /// backward, whose gradients are scattered in the last one.
 ReduceBound fully_sharded_bound(const Scenario& scenario,
-                                const DdpModel& model,
+                                const TrainedModel& model,
                                 const ReducePrices& prices) {
   ReduceBound bound;
   for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
@@ -99,7 +99,7 @@ ReduceBound fully_sharded_bound(const Scenario& scenario,
 
 /// The buckets of DDP with the ops that complete them, and the prices of their reduction.
 std::vector<ReduceBound::Bucket> reduced_buckets(const std::vector<Bucket>& list,
-                                                 const DdpModel& model,
+                                                 const TrainedModel& model,
                                                  double share,
                                                  CollectiveKind kind,
                                                  const ReducePrices& prices) {
@@ -127,7 +127,7 @@ double total_seconds(const std::vector<ReduceBound::Bucket>& buckets) {
 /// that share of the steady steps. Returns what a step takes for all of them at most.
 double add_copies(const Scenario& scenario,
                   const Profile& profile,
-                  const DdpModel& model,
+                  const TrainedModel& model,
                   const std::vector<Bucket>& list,
                   double share,
                   const ReducePrices& prices,
@@ -164,13 +164,13 @@ double initial_share(const Scenario& scenario) {
 /// DDP, or the first two stages of ZeRO: both lists, each in its share of the steady steps.
 ReduceBound bucketed_bound(const Scenario& scenario,
                            const Profile& profile,
-                           const DdpModel& model,
+                           const TrainedModel& model,
                            double sent,
                            const ReducePrices& prices) {
   const DdpOptions& ddp = scenario.ddp;
   const CollectiveKind kind =
       ddp.zero_stage == 2 ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-  const DdpBuckets lists = bucket_lists(scenario);
+  const BucketLists lists = bucket_lists(scenario);
   const double initial = initial_share(scenario);
   ReduceBound bound;
   const std::pair<const std::vector<Bucket>&, double> parts[] = {{lists.initial, initial},
@@ -215,8 +215,8 @@ ReduceBound reduce_bound(const Scenario& scenario, const Profile& profile) {
     return bound;
   }
   const ReducePrices prices(scenario, profile);
-  const DdpModel model =
-      with_compiled_graphs(ddp_model(scenario.model, step_ops(scenario), {}), ddp);
+  const TrainedModel model =
+      with_compiled_graphs(trained_model(scenario.model, step_ops(scenario), {}), ddp);
   bound = ddp.zero_stage == 3 ? fully_sharded_bound(scenario, model, prices)
                               : bucketed_bound(scenario, profile, model, *share, prices);
   bound.known = true;

@@ -45,7 +45,7 @@ class PassSeconds {
     if (ddp.zero_stage == 0 && !ddp.optimizer_in_backward) {
       optimizer_ = elements(OpClass::Optimizer, run.reduced().model().total_elements());
     }
-    const DdpPrices prices = run.pricer().ddp_prices({}, 1);
+    const StepPrices prices = run.pricer().ddp_prices({}, 1);
     double copied = 0;
     double accumulated = 0;
     for (std::size_t op = 0; op < ops; ++op) {

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/parallel/ddp/closed_form.h"
+#include "sim/parallel/closed_form.h"
 #include "tests/sim/parallel/ddp/random_step.h"
 #include "tests/sim/parallel/ddp/step_program.h"
 

@@ -20,8 +20,8 @@ namespace {
 using Ends = std::vector<std::size_t>;
 
 /// One gradient an op, of so many MiB, in the order of the backward; 0: the op completes none.
-DdpModel gradients(const std::vector<double>& mebibytes) {
-  DdpModel model;
+TrainedModel gradients(const std::vector<double>& mebibytes) {
+  TrainedModel model;
   for (const double size : mebibytes) {
     model.completes.emplace_back();
     if (size > 0) {
@@ -94,7 +94,7 @@ std::vector<std::int64_t> launches(const Prediction& prediction) {
 
 TEST_CASE("DDPOptimizer begins a graph before the op that follows once the limit is reached") {
   // Limits of 1 MiB for the first graph and 4 MiB for the others: [0.5 0.5], [3 1], [2 2], [1].
-  const DdpModel model = gradients({0.5, 0.5, 3, 1, 2, 2, 1});
+  const TrainedModel model = gradients({0.5, 0.5, 3, 1, 2, 2, 1});
   CHECK(compiled_graphs(model, optimized(OptimizeDdp::DdpOptimizer, 4)) == Ends{2, 4, 6, 7});
   // The first limit stays 1 MiB although DDP's own first bucket has the stated cap.
   const std::vector<std::int64_t> limits = {4 << 20, 4 << 20};
@@ -107,14 +107,14 @@ TEST_CASE("DDPOptimizer begins a graph before the op that follows once the limit
 TEST_CASE("ops without a parameter belong to the graph that is open, or to the last one") {
   // The op behind [1] finds the limit reached and opens a graph that [5] then fills; what is left
   // after [4] has no parameter and joins it.
-  const DdpModel model = gradients({1, 0, 5, 4, 0, 0});
+  const TrainedModel model = gradients({1, 0, 5, 4, 0, 0});
   CHECK(compiled_graphs(model, optimized(OptimizeDdp::DdpOptimizer, 4)) == Ends{1, 3, 6});
   CHECK(compiled_graphs(gradients({0, 0}), optimized(OptimizeDdp::DdpOptimizer, 4)) == Ends{2});
 }
 
 TEST_CASE("gradients of a graph become ready together at its end, in the order of the backward") {
-  const DdpModel model = gradients({0.5, 0.5, 3, 1, 2, 2, 1});
-  const DdpModel compiled = with_compiled_graphs(model, optimized(OptimizeDdp::DdpOptimizer, 4));
+  const TrainedModel model = gradients({0.5, 0.5, 3, 1, 2, 2, 1});
+  const TrainedModel compiled = with_compiled_graphs(model, optimized(OptimizeDdp::DdpOptimizer, 4));
   CHECK(compiled.completes == Lists{{}, {0, 1}, {}, {2, 3}, {}, {4, 5}, {6}});
   CHECK(with_compiled_graphs(model, optimized(OptimizeDdp::NoOptimization, 4)).completes ==
         Lists{{}, {}, {}, {}, {}, {}, {0, 1, 2, 3, 4, 5, 6}});

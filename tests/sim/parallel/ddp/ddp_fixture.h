@@ -10,6 +10,7 @@
 
 #include "sim/engine/engine.h"
 #include "sim/parallel/ddp/ddp_program.h"
+#include "sim/parallel/fsdp/zero3_program.h"
 
 namespace stepsim::test {
 
@@ -27,7 +28,7 @@ enum Label : std::int32_t {
 
 /// A program, and what happened when it was played.
 struct DdpRun {
-  DdpProgram program;
+  StepProgram program;
   ExecutionTrace played;
 
   /// Index of the n-th collective of that bucket (-1: of no bucket).
@@ -138,7 +139,7 @@ struct DdpCase {
   }
 
   [[nodiscard]] DdpRun play() const {
-    DdpPrices all = prices;
+    StepPrices all = prices;
     all.elements = [this](OpClass op_class, std::int64_t, double) {
       switch (op_class) {
         case OpClass::ZeroGradient:
@@ -156,22 +157,23 @@ struct DdpCase {
     };
     all.transfer = [this](CollectiveKind, double bytes, bool) { return reduce(bytes); };
     DdpRun run;
-    run.program = ddp_program(model, buckets, options, host, all, step);
+    run.program = (options.zero_stage == 3 ? zero3_program : ddp_program)(
+        model, buckets, options, host, all, step);
     EngineRules playing = rules;
     const auto ranks = static_cast<int>(step.ranks.size());
-    playing.communicators = ddp_communicators(options, host, ranks);
+    playing.communicators = ddp_communicators(options, host.waits_for_collectives, ranks);
     Engine engine(playing, std::vector<RankClock>(step.ranks.size()));
     run.played = engine.play(run.program.program, true);
     return run;
   }
 
-  DdpModel model;
+  TrainedModel model;
   std::vector<int> ready;  ///< Parameters in the order of their gradients.
-  DdpBuckets buckets;
+  BucketLists buckets;
   DdpOptions options;
-  DdpHost host;
-  DdpPrices prices;  ///< Host times only; the rest comes from the fields below.
-  DdpStep step;
+  StepHost host;
+  StepPrices prices;  ///< Host times only; the rest comes from the fields below.
+  StepWork step;
   EngineRules rules;
   Duration launch{0};  ///< Of every kernel.
   Duration zeroing{0};

@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/model/model_presets.h"
-#include "sim/parallel/ddp/iteration.h"
+#include "sim/parallel/iteration.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/scenario/scenario.h"
 #include "tests/sim/parallel/ddp/bucket_lists.h"
@@ -146,7 +146,7 @@ TEST_CASE("the first iteration has one dense bucket per dtype by default") {
 }
 
 TEST_CASE("with find_unused_parameters buckets never change and the small one is last") {
-  const DdpBuckets buckets = bucket_lists(
+  const BucketLists buckets = bucket_lists(
       scenario("bucket_cap = 65536\nfirst_bucket_cap = 4096\nfind_unused_parameters = true"));
   REQUIRE(buckets.initial.size() > 2);
   CHECK(lists(buckets.initial) == lists(buckets.rebuilt));
@@ -162,7 +162,7 @@ TEST_CASE("with find_unused_parameters buckets never change and the small one is
     CHECK(!iteration.uses_rebuilt);
   }
   // static_graph knows the unused ones after its first iteration, and rebuilds.
-  const DdpBuckets fixed = bucket_lists(
+  const BucketLists fixed = bucket_lists(
       scenario("bucket_cap = 65536\nfind_unused_parameters = true\nstatic_graph = true"));
   CHECK(fixed.initial.size() == 1);
 }
@@ -206,7 +206,7 @@ TEST_CASE("a list of caps limits the buckets of the first iteration, too, from i
   CHECK(lists(rebuilt_buckets(parameters, reversed(8), caps, false)) ==
         Lists{{7}, {6, 5}, {4, 3}, {2, 1}, {0}});
   const Scenario listed = scenario("torch = \"newest\"\nbucket_caps = [\"1 KiB\", \"8 KiB\"]");
-  const DdpBuckets made = bucket_lists(listed);
+  const BucketLists made = bucket_lists(listed);
   CHECK(made.initial.back().limit == 1024);
   CHECK(made.rebuilt.front().limit == 1024);
   CHECK(made.rebuilt.back().limit == 8192);

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "sim/parallel/ddp/step.h"
+#include "sim/parallel/step.h"
 
 namespace stepsim::test {
 

@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/model/bucket_assignment.h"
-#include "sim/parallel/ddp/closed_form.h"
+#include "sim/parallel/closed_form.h"
 #include "tests/sim/parallel/ddp/random_step.h"
 
 using namespace stepsim;

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/parallel/ddp/step.h"
+#include "sim/parallel/step.h"
 #include "tests/sim/parallel/ddp/random_step.h"
 
 using namespace stepsim;

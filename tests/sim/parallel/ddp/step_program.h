@@ -1,7 +1,7 @@
 #pragma once
 
 #include "sim/engine/engine.h"
-#include "sim/parallel/ddp/step.h"
+#include "sim/parallel/step.h"
 
 namespace stepsim {
 

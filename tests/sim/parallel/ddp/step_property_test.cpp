@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/parallel/ddp/closed_form.h"
+#include "sim/parallel/closed_form.h"
 #include "tests/oracles/step_simulator.h"
 #include "tests/sim/parallel/ddp/random_step.h"
 #include "tests/sim/parallel/ddp/step_program.h"

@@ -1,5 +1,5 @@
 // Which programs the recurrence plays, and that it plays what they hold.
-#include "sim/parallel/ddp/step_schedule.h"
+#include "sim/parallel/step_schedule.h"
 
 #include <functional>
 #include <string>
@@ -27,7 +27,7 @@ DdpCase numbered() {
 
 /// The schedule of rank 0. Memory-bound kernels of any size have no number, as in a real run.
 std::optional<StepSchedule> schedule(const DdpCase& work) {
-  DdpProgram program = work.play().program;
+  StepProgram program = work.play().program;
   for (Instruction& in : program.program.ranks.front()) {
     in.label = in.label == kMemory ? -1 : in.label;
   }
@@ -114,17 +114,17 @@ TEST_CASE("a program that holds anything else is no plain step") {
 
 TEST_CASE("buckets launch after the op that the reducer's definition says") {
   const TransformerConfig config = model_preset("gpt2-small");
-  const DdpModel model = ddp_model(config, step_ops(config), {});
+  const TrainedModel model = trained_model(config, step_ops(config), {});
   std::vector<int> ready;
   for (const std::vector<int>& completed : model.completes) {
     ready.insert(ready.end(), completed.begin(), completed.end());
   }
-  DdpBuckets buckets;
+  BucketLists buckets;
   buckets.initial = buckets.rebuilt = rebuilt_buckets(model.parameters, ready, 1 << 20, 25 << 20);
   constexpr std::int32_t kCopies = 1'000'000;
-  DdpPrices prices;
+  StepPrices prices;
   prices.transfer = [](CollectiveKind, double, bool) { return Duration(0); };
-  DdpStep step;
+  StepWork step;
   step.iterations.resize(1);
   step.ranks.resize(1);
   MicroBatchWork& batch = step.ranks[0].micro_batches.emplace_back();
@@ -137,7 +137,7 @@ TEST_CASE("buckets launch after the op that the reducer's definition says") {
     kernel.label = kCopies;  // No op of the model.
     return kernel;
   };
-  const DdpHost host;
+  const StepHost host;
   const auto schedule =
       schedule_of(ddp_program(model, buckets, DdpOptions{}, host, prices, step), host);
   REQUIRE(schedule);

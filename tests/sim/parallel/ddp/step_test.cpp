@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/parallel/ddp/closed_form.h"
+#include "sim/parallel/closed_form.h"
 #include "tests/oracles/step_simulator.h"
 
 using namespace stepsim;

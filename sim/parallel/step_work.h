@@ -7,9 +7,8 @@
 #include "costmodel/base/units.h"
 #include "costmodel/network/collective_cost.h"
 #include "costmodel/network/interference.h"
-#include "sim/parallel/ddp/ddp_model.h"
-#include "sim/parallel/ddp/ddp_options.h"
-#include "sim/parallel/ddp/iteration.h"
+#include "sim/parallel/iteration.h"
+#include "sim/parallel/trained_model.h"
 
 namespace stepsim {
 
@@ -19,11 +18,11 @@ struct Kernel {
   Duration work{0};
   Bound bound = Bound::Compute;
   std::int32_t blocks = 0;  ///< compute_slowdown()
-  std::int32_t label = -1;  ///< DdpModel::labels
+  std::int32_t label = -1;  ///< TrainedModel::labels
 };
 
 /// Costs of what DDP itself does. The last argument of the kernels is the slowness of the rank.
-struct DdpPrices {
+struct StepPrices {
   /// A copy, a zeroing or an optimizer over so many elements of gradient.
   std::function<Kernel(OpClass, std::int64_t, double)> elements;
   /// A memory-bound kernel that reads and writes so many bytes together.
@@ -41,7 +40,7 @@ struct DdpPrices {
 };
 
 /// What the host thread of a rank waits for.
-struct DdpHost {
+struct StepHost {
   bool is_device = false;              ///< CPU: the host thread computes, so it never runs ahead.
   bool waits_for_collectives = false;  ///< gloo: the host waits for collectives, not the stream.
   bool syncs_each_step = false;  ///< The host waits for the device after a step (loss.item()).
@@ -66,7 +65,7 @@ struct RankWork {
 };
 
 /// One optimizer step of all ranks.
-struct DdpStep {
+struct StepWork {
   std::vector<RankWork> ranks;
   std::vector<Iteration> iterations;  ///< [micro-batch]
   /// Global index of the step from 0: warm-up of hooks and their periods count it.

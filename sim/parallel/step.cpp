@@ -1,4 +1,4 @@
-#include "sim/parallel/ddp/step.h"
+#include "sim/parallel/step.h"
 
 #include <algorithm>
 #include <cstdint>

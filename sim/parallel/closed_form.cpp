@@ -1,4 +1,4 @@
-#include "sim/parallel/ddp/closed_form.h"
+#include "sim/parallel/closed_form.h"
 
 #include <algorithm>
 

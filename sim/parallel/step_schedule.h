@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "sim/parallel/ddp/ddp_program.h"
+#include "sim/parallel/step_program.h"
 
 namespace stepsim {
 
@@ -29,7 +29,7 @@ struct StepSchedule {
 ///
 /// The program's kernels carry in their labels what work they are, and every duration in it is zero
 /// unless the recurrence does not know it.
-[[nodiscard]] std::optional<StepSchedule> schedule_of(const DdpProgram& program,
-                                                      const DdpHost& host);
+[[nodiscard]] std::optional<StepSchedule> schedule_of(const StepProgram& program,
+                                                      const StepHost& host);
 
 }  // namespace stepsim

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "sim/parallel/ddp/step.h"
+#include "sim/parallel/step.h"
 
 namespace stepsim {
 

@@ -1,4 +1,4 @@
-#include "sim/parallel/ddp/step_schedule.h"
+#include "sim/parallel/step_schedule.h"
 
 #include <algorithm>
 #include <utility>
@@ -10,7 +10,7 @@ namespace {
 /// expects next and leaves the rest.
 class ScheduleReader {
  public:
-  ScheduleReader(const DdpProgram& program, const DdpHost& host)
+  ScheduleReader(const StepProgram& program, const StepHost& host)
       : program_(program), host_(host), rest_(program.program.ranks.front()) {}
 
   std::optional<StepSchedule> read() {
@@ -92,8 +92,8 @@ class ScheduleReader {
     return true;
   }
 
-  const DdpProgram& program_;
-  const DdpHost& host_;
+  const StepProgram& program_;
+  const StepHost& host_;
   const std::vector<Instruction>& rest_;
   std::size_t next_ = 0;
   StepSchedule schedule_;
@@ -101,7 +101,7 @@ class ScheduleReader {
 
 }  // namespace
 
-std::optional<StepSchedule> schedule_of(const DdpProgram& program, const DdpHost& host) {
+std::optional<StepSchedule> schedule_of(const StepProgram& program, const StepHost& host) {
   return ScheduleReader(program, host).read();
 }
 

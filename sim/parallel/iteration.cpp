@@ -1,4 +1,4 @@
-#include "sim/parallel/ddp/iteration.h"
+#include "sim/parallel/iteration.h"
 
 namespace stepsim {
 

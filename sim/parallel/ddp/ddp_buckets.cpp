@@ -1,0 +1,64 @@
+#include "sim/parallel/ddp/ddp_buckets.h"
+
+#include <limits>
+#include <numeric>
+
+#include "costmodel/base/mapped.h"
+#include "sim/parallel/iteration.h"
+
+namespace stepsim {
+namespace {
+
+/// Buckets that a hand-written loop makes once and for all, in reverse order of registration.
+std::vector<Bucket> hand_written(const DdpOptions& ddp,
+                                 const std::vector<BucketParameter>& parameters) {
+  std::vector<int> order(parameters.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  if (ddp.bucket_rule == BucketRule::Single) {
+    return {{order, std::numeric_limits<std::int64_t>::max()}};
+  }
+  const std::int64_t cap = ddp.bucket_rule == BucketRule::PerParameter ? 0 : ddp.bucket_cap.value();
+  return before_cap_buckets(parameters, order, cap);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> bucket_limits(const DdpOptions& ddp) {
+  if (ddp.bucket_caps.empty()) {
+    return {ddp.first_bucket_cap.value(), ddp.bucket_cap.value()};
+  }
+  return mapped(ddp.bucket_caps, [](const Bytes cap) { return cap.value(); });
+}
+
+BucketLists ddp_buckets(const TransformerConfig& model, const DdpOptions& ddp) {
+  const auto parameters = bucket_parameters(model);
+  BucketLists lists;
+  if (ddp.bucket_rule != BucketRule::PyTorch) {
+    lists.initial = lists.rebuilt = hand_written(ddp, parameters);
+    return lists;
+  }
+  const std::vector<int> order = ready_order(model);
+  const std::vector<std::int64_t> limits = bucket_limits(ddp);
+  const bool never_rebuilt = ddp.find_unused_parameters && !ddp.static_graph;
+  const bool limited = never_rebuilt || ddp.torch == "1.8" || !ddp.bucket_caps.empty();
+  lists.initial = initial_buckets(parameters, limited, limits);
+  lists.rebuilt = never_rebuilt ? lists.initial
+                                : rebuilt_buckets(parameters, order, limits, ddp.last_bucket_cap);
+  return lists;
+}
+
+int first_rebuilt(const DdpOptions& ddp) {
+  constexpr int kLatest = 3;
+  IterationSequence iterations({ddp.static_graph,
+                                ddp.find_unused_parameters,
+                                false,
+                                ddp.bucket_rule == BucketRule::PyTorch});
+  for (int number = 1; number <= kLatest; ++number) {
+    if (iterations.next().uses_rebuilt) {
+      return number;
+    }
+  }
+  return 0;
+}
+
+}  // namespace stepsim

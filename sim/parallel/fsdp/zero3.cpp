@@ -1,0 +1,33 @@
+#include "sim/parallel/fsdp/zero3.h"
+
+#include "sim/parallel/fsdp/layer_units.h"
+#include "sim/parallel/fsdp/zero3_program.h"
+
+namespace stepsim {
+
+ParallelFacts Zero3::facts(const ParallelJob& job) const {
+  ParallelFacts facts = Ddp::facts(job);
+  facts.repeats = false;  // Gathers are nothing that the recurrence knows.
+  return facts;
+}
+
+ParallelParts Zero3::parts(const ParallelJob& job, const StepOps& ops) const {
+  ParallelParts parts = Ddp::parts(job, ops);
+  add_layer_units(job.model, ops, parts.model);
+  return parts;
+}
+
+StepProgram Zero3::program(const ParallelJob& job,
+                           const ParallelParts& parts,
+                           const StepHost& host,
+                           const StepPrices& prices,
+                           const StepWork& step) const {
+  return zero3_program(parts.model, parts.buckets, job.ddp, host, prices, step);
+}
+
+const Parallelism& zero3() {
+  static const Zero3 kZero3;
+  return kZero3;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "costmodel/compute/cost_model.h"
+#include "costmodel/model/transformer.h"
+#include "sim/engine/engine.h"
+#include "sim/parallel/step_program.h"
+
+namespace stepsim {
+
+struct DdpOptions;
+
+/// What a kind of parallelism may read of a job. It refers to what the job has.
+struct ParallelJob {
+  const TransformerConfig& model;
+  const DdpOptions& ddp;                          ///< [ddp]
+  const std::vector<std::int64_t>& buffer_bytes;  ///< [dtype] bytes of the model's buffers.
+  int ranks = 1;
+  bool gloo = false;  ///< The host waits for collectives, and two in flight share the links.
+};
+
+/// What all steps of a job are made of.
+struct ParallelParts {
+  TrainedModel model;
+  BucketLists buckets;
+  std::vector<std::int64_t> owned;  ///< [rank] Elements of the optimizer's state.
+};
+
+/// Plain facts of a job under a kind of parallelism.
+struct ParallelFacts {
+  IterationOptions iterations;
+  std::vector<Communicator> communicators;  ///< Of its programs.
+  /// Its programs are alike from the third step on, so that the recurrence may play them. It does
+  /// where they hold nothing that it does not know; see schedule_of().
+  bool repeats = false;
+};
+
+/// Work on gradients that stands beside the model's own in a micro-batch, whatever the buckets.
+struct GradientWork {
+  OpClass op_class = OpClass::GradientCopyIn;
+  std::int64_t elements = 0;
+  int after = -1;  ///< The op of the backward that it follows; -1: it comes before the forward.
+};
+
+/// How ranks train one model together: what is particular to DDP or to another kind. A kind has a
+/// folder with all that it owns, and a row in parallelisms.cpp.
+class Parallelism {
+ public:
+  Parallelism() = default;
+  virtual ~Parallelism() = default;
+  Parallelism(const Parallelism&) = delete;
+  Parallelism& operator=(const Parallelism&) = delete;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual ParallelFacts facts(const ParallelJob& job) const = 0;
+  /// Its units of communication, as reports list them.
+  [[nodiscard]] virtual BucketLists buckets(const ParallelJob& job) const = 0;
+  /// `ops`: those of the job's step, with layers that are computed again.
+  [[nodiscard]] virtual ParallelParts parts(const ParallelJob& job, const StepOps& ops) const = 0;
+  /// One optimizer step of all ranks. Throws std::invalid_argument when the work does not fit the
+  /// model.
+  [[nodiscard]] virtual StepProgram program(const ParallelJob& job,
+                                            const ParallelParts& parts,
+                                            const StepHost& host,
+                                            const StepPrices& prices,
+                                            const StepWork& step) const = 0;
+  /// In the order in which it is done.
+  [[nodiscard]] virtual std::vector<GradientWork> gradient_work(const ParallelJob& job,
+                                                                const StepOps& ops) const = 0;
+};
+
+/// All kinds, the default first.
+[[nodiscard]] std::span<const Parallelism* const> parallelisms();
+
+/// The kind of that name. Throws std::logic_error: there is none.
+[[nodiscard]] const Parallelism& parallelism_named(std::string_view name);
+
+}  // namespace stepsim

@@ -1,0 +1,27 @@
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "sim/parallel/parallelism.h"
+
+namespace stepsim {
+
+// A row a kind: the declaration of what its folder defines, and its place in the list.
+const Parallelism& ddp();
+const Parallelism& zero3();
+
+std::span<const Parallelism* const> parallelisms() {
+  static const std::array<const Parallelism*, 2> kKinds = {&ddp(), &zero3()};
+  return kKinds;
+}
+
+const Parallelism& parallelism_named(std::string_view name) {
+  const auto kinds = parallelisms();
+  const auto found = std::ranges::find(kinds, name, &Parallelism::name);
+  if (found == kinds.end()) {
+    throw std::logic_error("no such kind of parallelism");
+  }
+  return **found;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sim/parallel/step_program.h"
+
+namespace stepsim {
+
+/// The collectives of a program. Every rank issues the same ones in the same order, so the n-th
+/// that a rank issues is the n-th of all; those inside subgroups have one collective a group.
+class CollectiveLog {
+ public:
+  /// `subgroup_ranks`: the ranks of a subgroup; 0: there are none.
+  CollectiveLog(const StepPrices& prices, int subgroup_ranks, StepProgram& program)
+      : prices_(prices), subgroup_ranks_(subgroup_ranks), program_(program) {}
+
+  /// The collective that rank `rank` issues as its n-th.
+  int issue(std::size_t n, int rank, const CollectiveUse& use, bool whole_world);
+
+ private:
+  const StepPrices& prices_;
+  int subgroup_ranks_;
+  StepProgram& program_;
+  std::vector<std::vector<int>> issued_;  ///< [n][subgroup; one entry for the whole world]
+};
+
+/// Writes the instructions of one rank's host for one step. A kind of parallelism derives its own
+/// program from it, out of these.
+class RankProgram {
+ protected:
+  /// All references must outlive this. The program has a list of instructions for each rank.
+  RankProgram(const StepHost& host,
+              const StepPrices& prices,
+              const StepWork& step,
+              CollectiveLog& log,
+              StepProgram& program,
+              int rank);
+
+  void mark(StepMark mark);
+  void host(Duration busy);
+  void kernel(const Kernel& kernel, Phase phase, std::uint8_t stream = kComputeStream);
+  void memory(double bytes, Phase phase, std::uint8_t stream = kComputeStream);
+  void elements(OpClass op_class, std::int64_t count, Phase phase, std::uint8_t stream = 0);
+  int collective(const CollectiveUse& use, std::uint8_t stream, bool whole_world = true);
+  void stream_wait(int collective, std::uint8_t stream = kComputeStream);
+  /// What Work.wait() does: with NCCL the stream waits, with gloo the host as well.
+  void wait(int collective);
+  void host_sync(std::uint8_t stream = kComputeStream);
+  /// Records an event after what is on the stream now; returns its number.
+  int record(std::uint8_t stream);
+  void event_wait(int event, std::uint8_t stream = kComputeStream);
+  /// The batch is loaded and copied to the device.
+  void data(const MicroBatchWork& batch);
+  /// What every host does at the end of a step.
+  void end_step();
+
+  [[nodiscard]] const RankWork& work() const { return work_; }
+  /// Makes room for so many instructions.
+  void reserve(std::size_t instructions) { out_.reserve(instructions); }
+
+ private:
+  const StepHost& host_;
+  const StepPrices& prices_;
+  CollectiveLog& log_;
+  Program& program_;
+  std::vector<Instruction>& out_;
+  int rank_;
+  const RankWork& work_;
+  std::size_t issued_ = 0;
+  int events_ = 0;
+};
+
+}  // namespace stepsim

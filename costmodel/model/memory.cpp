@@ -79,7 +79,7 @@ double weight_copy_bytes(const TransformerConfig& config) {
 
 /// Returns the layer of a tensor: "model.layers.3" for "model.layers.3.mlp.up_proj.weight". A
 /// tensor outside the layers counts as a layer of its own.
-std::string unit_of(const std::string& name) {
+std::string layer_of_tensor(const std::string& name) {
   std::size_t begin = 0;
   for (std::size_t end = name.find('.'); end != std::string::npos; end = name.find('.', begin)) {
     const std::string part = name.substr(begin, end - begin);
@@ -91,22 +91,10 @@ std::string unit_of(const std::string& name) {
   return name;
 }
 
-Bytes largest_unit(const std::vector<Parameter>& parameters) {
-  std::map<std::string, Bytes> units;
-  Bytes largest;
-  for (const auto& parameter : parameters) {
-    Bytes& unit = units[unit_of(parameter.name)];
-    unit += parameter.bytes();
-    largest = std::max(largest, unit);
-  }
-  return largest;
-}
-
 /// Returns the size of a working bucket, which holds at least the largest tensor, since no tensor
 /// is split.
-Bytes working_bucket(const std::vector<Parameter>& parameters, const MemoryOptions& options) {
+Bytes working_bucket(const std::vector<Parameter>& parameters, Bytes largest) {
   Bytes all;
-  Bytes largest = options.working_bucket;
   for (const auto& parameter : parameters) {
     all += parameter.bytes();
     largest = std::max(largest, parameter.bytes());
@@ -144,22 +132,18 @@ Bytes MemoryUse::total() const {
 }
 
 MemoryUse state_memory(std::int64_t elements, Dtype parameter_dtype, const MemoryOptions& options) {
-  if (options.zero_stage < 0 || options.zero_stage > 3) {
-    throw InputError("zero_stage {} is not one of 0, 1, 2, 3", options.zero_stage);
-  }
-  if (options.ranks < 1) {
-    throw InputError("{} ranks; expected at least 1", options.ranks);
+  const int fewest =
+      std::min({options.optimizer_shards, options.gradient_shards, options.parameter_shards});
+  if (fewest < 1) {
+    throw InputError("{} ranks; expected at least 1", fewest);
   }
   const auto size = static_cast<double>(element_size(parameter_dtype));
   const double optimizer =
       options.optimizer_bytes_per_parameter + options.master_bytes_per_parameter;
-  const auto ranks_from = [&](int stage) {
-    return options.zero_stage >= stage ? options.ranks : 1;
-  };
   MemoryUse use;
-  use.optimizer = shard(elements, optimizer, ranks_from(1));
-  use.gradients = shard(elements, size, ranks_from(2));
-  use.parameters = shard(elements, size, ranks_from(3));
+  use.optimizer = shard(elements, optimizer, options.optimizer_shards);
+  use.gradients = shard(elements, size, options.gradient_shards);
+  use.parameters = shard(elements, size, options.parameter_shards);
   return use;
 }
 
@@ -171,6 +155,17 @@ bool autocast(const TransformerConfig& config) {
   return element_size(config.dtype) == 2 && element_size(config.parameter_dtype) == 4;
 }
 
+Bytes largest_layer(const TransformerConfig& config) {
+  std::map<std::string, Bytes> layers;
+  Bytes largest;
+  for (const auto& parameter : parameters(config)) {
+    Bytes& layer = layers[layer_of_tensor(parameter.name)];
+    layer += parameter.bytes();
+    largest = std::max(largest, layer);
+  }
+  return largest;
+}
+
 PeakMemory::PeakMemory(TransformerConfig config, const MemoryOptions& options)
     : config_(std::move(config)), checkpointing_(options.activation_checkpointing) {
   const std::vector<Parameter> tensors = parameters(config_);
@@ -179,14 +174,12 @@ PeakMemory::PeakMemory(TransformerConfig config, const MemoryOptions& options)
     elements += tensor.elements();
   }
   constant_ = state_memory(elements, config_.parameter_dtype, options);
-  if (options.zero_stage >= 2) {
-    constant_.buckets = working_bucket(tensors, options);
+  if (options.working_bucket) {
+    constant_.buckets = working_bucket(tensors, *options.working_bucket);
   } else if (!options.gradient_as_bucket_view) {
     constant_.buckets = constant_.gradients;
   }
-  if (options.zero_stage == 3) {
-    constant_.gathered = largest_unit(tensors);
-  }
+  constant_.gathered = options.gathered;
   constant_.weight_copies = whole(weight_copy_bytes(config_));
   constant_.fixed = options.fixed;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "costmodel/base/units.h"
 #include "costmodel/model/batch_shape.h"
@@ -14,12 +15,14 @@ struct MemoryOptions {
   double optimizer_bytes_per_parameter = 8;  ///< 8 is AdamW in fp32, which keeps two moments.
   double master_bytes_per_parameter = 0;     ///< 4 with fp32 master weights (mixed precision).
   bool activation_checkpointing = false;
-  /// ZeRO stage. 0 shards nothing; 1 shards optimizer state and master weights, 2 gradients as
-  /// well, 3 parameters as well.
-  int zero_stage = 0;
-  int ranks = 1;                                 ///< The ranks that the shards are spread over.
-  Bytes working_bucket{std::int64_t{25} << 20};  ///< ZeRO-2 and 3: gradients being reduced.
-  Bytes fixed{0};  ///< Added as given: library workspaces, mask buffers, the device's context.
+  // The ranks that each is spread over; 1: every rank has all of it.
+  int optimizer_shards = 1;  ///< Optimizer state and master weights.
+  int gradient_shards = 1;
+  int parameter_shards = 1;
+  /// The gradients that are reduced at a time; a larger tensor is held, too. None: all of them.
+  std::optional<Bytes> working_bucket;
+  Bytes gathered{0};  ///< Parameters of other ranks that are there at the peak.
+  Bytes fixed{0};     ///< Added as given: library workspaces, mask buffers, the device's context.
 };
 
 /// The memory of one rank at the peak of a step, by purpose.
@@ -28,7 +31,7 @@ struct MemoryUse {
   Bytes gradients;
   Bytes optimizer;  ///< Optimizer moments and master weights.
   Bytes buckets;
-  Bytes gathered;       ///< ZeRO-3: the gathered parameters of the largest layer.
+  Bytes gathered;       ///< Parameters of other ranks.
   Bytes weight_copies;  ///< Autocast: 16-bit weights that the backward of linear layers needs.
   Bytes activations;
   Bytes logits;
@@ -40,13 +43,13 @@ struct MemoryUse {
 /// `elements` parameters; the other members are zero.
 ///
 /// Let a parameter take p bytes of weight, g of gradient and o of optimizer state (master weight
-/// included), and let N be the number of ranks. Stages 0 to 3 take p + g + o, p + g + o/N,
-/// p + (g + o)/N and (p + g + o)/N bytes a parameter; shards are rounded up. For mixed precision
-/// Adam (2, 2, 12) these are 16, 4 + 12/N, 2 + 14/N and 16/N.
-/// Source: Rajbhandari et al. 1910.02054.
+/// included), and let N be the number of ranks. Stages 0 to 3 of ZeRO, which shard nothing, the
+/// optimizer, gradients too and parameters too, take p + g + o, p + g + o/N, p + (g + o)/N and
+/// (p + g + o)/N bytes a parameter; shards are rounded up. For mixed precision Adam (2, 2, 12)
+/// these are 16, 4 + 12/N, 2 + 14/N and 16/N. Source: Rajbhandari et al. 1910.02054.
 ///
 /// Raises:
-///     InputError: the stage is outside 0..3, or there is less than one rank.
+///     InputError: something is spread over less than one rank.
 [[nodiscard]] MemoryUse state_memory(std::int64_t elements,
                                      Dtype parameter_dtype,
                                      const MemoryOptions& options);
@@ -58,12 +61,14 @@ struct MemoryUse {
 /// True when the model computes as under PyTorch's autocast: in 16 bit on fp32 parameters.
 [[nodiscard]] bool autocast(const TransformerConfig& config);
 
+/// The parameters of the largest layer; a tensor outside the layers counts as one of its own.
+[[nodiscard]] Bytes largest_layer(const TransformerConfig& config);
+
 /// The peak memory of a step, for many batches of one job. It is reached at the start of the
 /// backward pass, when the states, all kept activations and the loss are in memory.
 ///
 /// States are those of state_memory(). Buckets hold a second copy of the gradients unless the
-/// gradients are views of them; ZeRO-2 and 3 have one working bucket. ZeRO-3 gathers the largest
-/// layer and does not prefetch.
+/// gradients are views of them, or there is one working bucket.
 ///
 /// Activations, for T tokens (padded; useful ones with varlen), hidden size h, a heads, B samples
 /// of length s:

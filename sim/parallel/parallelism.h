@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "costmodel/compute/cost_model.h"
+#include "costmodel/model/memory.h"
 #include "costmodel/model/transformer.h"
 #include "sim/engine/engine.h"
 #include "sim/parallel/step_program.h"
@@ -68,6 +69,8 @@ class Parallelism {
                                             const StepHost& host,
                                             const StepPrices& prices,
                                             const StepWork& step) const = 0;
+  /// What a rank keeps: shards, buckets, what is gathered. All else is as by default.
+  [[nodiscard]] virtual MemoryOptions memory(const ParallelJob& job) const = 0;
   /// In the order in which it is done.
   [[nodiscard]] virtual std::vector<GradientWork> gradient_work(const ParallelJob& job,
                                                                 const StepOps& ops) const = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -158,32 +157,12 @@ StepTimeSummary step_times_without_noise(const std::vector<double>& times) {
           average};
 }
 
-/// The gradients that ZeRO-2 and 3 reduce at a time: of ZeRO-2 by the rule of the buckets. A single
-/// tensor above it is held, too.
-Bytes working_bucket(const DdpOptions& ddp) {
-  const BucketRule rule = ddp.zero_stage == 2 ? ddp.bucket_rule : BucketRule::PyTorch;
-  switch (rule) {
-    case BucketRule::PerParameter:
-      return Bytes(0);
-    case BucketRule::Single:
-      return Bytes(std::numeric_limits<std::int64_t>::max());
-    case BucketRule::PyTorch:
-    case BucketRule::BeforeCap:
-      break;
-  }
-  return ddp.bucket_cap;
-}
-
 }  // namespace
 
 MemoryOptions memory_options(const Scenario& scenario) {
-  MemoryOptions memory;
-  memory.gradient_as_bucket_view = scenario.ddp.gradient_as_bucket_view;
+  MemoryOptions memory = scenario.parallel->memory(parallel_job(scenario));
   memory.optimizer_bytes_per_parameter = scenario.optimizer_bytes_per_parameter;
   memory.activation_checkpointing = scenario.activation_checkpointing;
-  memory.zero_stage = scenario.ddp.zero_stage;
-  memory.ranks = scenario.ranks;
-  memory.working_bucket = working_bucket(scenario.ddp);
   return memory;
 }
 

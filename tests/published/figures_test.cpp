@@ -48,8 +48,10 @@ double ring_bytes(double bytes, int ranks) {
 double states(std::int64_t parameters, int zero_stage, double optimizer_bytes) {
   MemoryOptions options;
   options.optimizer_bytes_per_parameter = optimizer_bytes;
-  options.zero_stage = zero_stage;
-  options.ranks = 8;
+  constexpr int kRanks = 8;
+  options.optimizer_shards = zero_stage >= 1 ? kRanks : 1;
+  options.gradient_shards = zero_stage >= 2 ? kRanks : 1;
+  options.parameter_shards = zero_stage == 3 ? kRanks : 1;
   return static_cast<double>(state_memory(parameters, Dtype::Bf16, options).total().value());
 }
 

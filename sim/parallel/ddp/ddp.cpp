@@ -1,11 +1,30 @@
 #include "sim/parallel/ddp/ddp.h"
 
+#include <limits>
+
 #include "costmodel/base/index.h"
 #include "sim/parallel/ddp/compiled_graphs.h"
 #include "sim/parallel/ddp/ddp_buckets.h"
 #include "sim/parallel/ddp/ddp_program.h"
 
 namespace stepsim {
+namespace {
+
+/// The gradients that ZeRO-2 reduces at a time, by the rule of the buckets.
+Bytes working_bucket(const DdpOptions& ddp) {
+  switch (ddp.bucket_rule) {
+    case BucketRule::PerParameter:
+      return Bytes(0);
+    case BucketRule::Single:
+      return Bytes(std::numeric_limits<std::int64_t>::max());
+    case BucketRule::PyTorch:
+    case BucketRule::BeforeCap:
+      break;
+  }
+  return ddp.bucket_cap;
+}
+
+}  // namespace
 
 ParallelFacts Ddp::facts(const ParallelJob& job) const {
   ParallelFacts facts;
@@ -38,6 +57,17 @@ StepProgram Ddp::program(const ParallelJob& job,
                          const StepPrices& prices,
                          const StepWork& step) const {
   return ddp_program(parts.model, parts.buckets, job.ddp, host, prices, step);
+}
+
+MemoryOptions Ddp::memory(const ParallelJob& job) const {
+  MemoryOptions memory;
+  memory.gradient_as_bucket_view = job.ddp.gradient_as_bucket_view;
+  memory.optimizer_shards = job.ddp.zero_stage >= 1 ? job.ranks : 1;
+  if (job.ddp.zero_stage == 2) {
+    memory.gradient_shards = job.ranks;
+    memory.working_bucket = working_bucket(job.ddp);
+  }
+  return memory;
 }
 
 /// Gradients are zeroed before the forward and copied into their buckets after the op that

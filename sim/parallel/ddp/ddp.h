@@ -18,6 +18,7 @@ class Ddp : public Parallelism {
                                     const StepHost& host,
                                     const StepPrices& prices,
                                     const StepWork& step) const override;
+  [[nodiscard]] MemoryOptions memory(const ParallelJob& job) const override;
   [[nodiscard]] std::vector<GradientWork> gradient_work(const ParallelJob& job,
                                                         const StepOps& ops) const override;
 };

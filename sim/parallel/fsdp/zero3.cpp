@@ -25,6 +25,16 @@ StepProgram Zero3::program(const ParallelJob& job,
   return zero3_program(parts.model, parts.buckets, job.ddp, host, prices, step);
 }
 
+/// What is reduced at a time has the size of a bucket, whatever its rule.
+MemoryOptions Zero3::memory(const ParallelJob& job) const {
+  MemoryOptions memory;
+  memory.gradient_as_bucket_view = job.ddp.gradient_as_bucket_view;
+  memory.optimizer_shards = memory.gradient_shards = memory.parameter_shards = job.ranks;
+  memory.working_bucket = job.ddp.bucket_cap;
+  memory.gathered = largest_layer(job.model);
+  return memory;
+}
+
 const Parallelism& zero3() {
   static const Zero3 kZero3;
   return kZero3;

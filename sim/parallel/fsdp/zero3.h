@@ -16,6 +16,7 @@ class Zero3 : public Ddp {
                                     const StepHost& host,
                                     const StepPrices& prices,
                                     const StepWork& step) const override;
+  [[nodiscard]] MemoryOptions memory(const ParallelJob& job) const override;
 };
 
 [[nodiscard]] const Parallelism& zero3();

@@ -41,10 +41,8 @@ std::string buckets_text(const Scenario& scenario) {
     }
     text += "|";
   }
-  const bool has_working_bucket = scenario.ddp.zero_stage > 1;
-  return text + (has_working_bucket
-                     ? std::to_string(memory_options(scenario).working_bucket.value())
-                     : "");
+  const std::optional<Bytes> working = memory_options(scenario).working_bucket;
+  return text + (working ? std::to_string(working->value()) : "");
 }
 
 /// The bounds of all points, from those of their parts: points that differ in their buckets alone

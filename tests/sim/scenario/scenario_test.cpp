@@ -179,7 +179,8 @@ TEST_CASE("a list of caps is the cap of its largest entry, whatever else is stat
     CHECK(ddp.bucket_caps == std::vector<Bytes>{Bytes(4 << 20), Bytes(70 << 20), Bytes(1 << 20)});
     CHECK(ddp.bucket_cap == Bytes(70 << 20));
     CHECK(ddp.first_bucket_cap == Bytes(70 << 20));
-    CHECK(memory_options(changed(cap, stated)).working_bucket == Bytes(70 << 20));
+    CHECK(memory_options(changed(cap, stated + "\nzero_stage = 2")).working_bucket ==
+          Bytes(70 << 20));
   }
 }
 

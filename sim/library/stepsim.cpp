@@ -183,8 +183,8 @@ Prediction Job::predict(const std::vector<Setting>& settings,
                           summary.useful_tokens_per_s(),
                           {},
                           note_texts(found)};
-    for (const SummaryColumn& column : summary_columns()) {
-      prediction.figures.emplace_back(column.csv, column.value(summary));
+    for (const Column<PredictionSummary>& column : summary_columns()) {
+      prediction.figures.emplace_back(column.csv, std::get<double>(column.value(summary)));
     }
     return prediction;
   });

@@ -11,6 +11,7 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
 #include "sim/predict/step_picture.h"
+#include "sim/report/columns.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/scenario/stepsim_command.h"
@@ -91,21 +92,43 @@ double share(const Blame& blame, const Saving& saving) {
   return blame.step_ms > 0 ? saving.saves_ms / blame.step_ms : 0;
 }
 
+/// A change, in the blame that it is of.
+struct SavingRow {
+  const Blame* blame;
+  Saving saving;
+};
+
+std::vector<SavingRow> rows_of(const Blame& blame, const std::vector<Saving>& savings) {
+  return mapped(savings, [&](const Saving& saving) { return SavingRow{&blame, saving}; });
+}
+
+/// A figure of a change that could be priced.
+Cell priced(const SavingRow& row, double figure) {
+  return row.saving.not_priced.empty() ? Cell(figure) : Cell();
+}
+
+// clang-format off
+const Column<SavingRow> kSavingColumns[] = {
+    {"change", "change", [](const SavingRow& r) -> Cell { return name_of(r.saving.change); }},
+    {nullptr, nullptr, [](const SavingRow& r) -> Cell { return saving_words(r.saving); },
+     "the step, if", FigureFormat::Words, 10},
+    {"rank", "rank",
+     [](const SavingRow& r) -> Cell { return r.saving.rank >= 0 ? Cell(std::int64_t{r.saving.rank}) : Cell(); }},
+    {"step_ms", "step_ms", [](const SavingRow& r) { return priced(r, r.saving.step_ms); },
+     "step ms", FigureFormat::Milliseconds, 20},
+    {"saves_ms", "saves_ms", [](const SavingRow& r) { return priced(r, r.saving.saves_ms); },
+     "saves ms", FigureFormat::SignedMilliseconds, 30},
+    {"share", "share", [](const SavingRow& r) { return priced(r, share(*r.blame, r.saving)); },
+     "of the step", FigureFormat::SignedPercent, 40},
+};
+// clang-format on
+
 Table savings_table(const Blame& blame) {
-  Table table({"the step, if", "step ms", "saves ms", "of the step"});
-  std::vector<double> shares;
-  for (const Saving& saving : shown_savings(blame)) {
-    if (saving.not_priced.empty()) {
-      table.add({saving_words(saving),
-                 fmt::format("{:.3f}", saving.step_ms),
-                 fmt::format("{:+.3f}", saving.saves_ms),
-                 signed_percent(share(blame, saving))});
-    } else {
-      table.add({saving_words(saving), "-", "-", "-"});
-    }
-    shares.push_back(share(blame, saving));
-  }
-  table.add_bars("saves, of the step", std::move(shares), {});
+  const std::vector<SavingRow> rows = rows_of(blame, shown_savings(blame));
+  Table table = table_of<SavingRow>(kSavingColumns, rows);
+  table.add_bars("saves, of the step",
+                 mapped(rows, [&](const SavingRow& row) { return share(blame, row.saving); }),
+                 {});
   return table;
 }
 
@@ -268,21 +291,13 @@ std::string blame_text(const Scenario& scenario, const Blame& blame, const Scree
 }
 
 Json blame_json(const Blame& blame) {
-  Json changes = Json::array();
-  for (const Saving& saving : blame.savings) {
-    Json entry = {{"change", name_of(saving.change)}};
-    if (saving.rank >= 0) {
-      entry["rank"] = saving.rank;
+  Json changes = mapped(rows_of(blame, blame.savings), [](const SavingRow& row) {
+    Json entry = row_json<SavingRow>(kSavingColumns, row);
+    if (!row.saving.not_priced.empty()) {
+      entry["not_priced"] = row.saving.not_priced;
     }
-    if (saving.not_priced.empty()) {
-      entry["step_ms"] = saving.step_ms;
-      entry["saves_ms"] = saving.saves_ms;
-      entry["share"] = share(blame, saving);
-    } else {
-      entry["not_priced"] = saving.not_priced;
-    }
-    changes.push_back(std::move(entry));
-  }
+    return entry;
+  });
   Json buckets = mapped(blame.buckets, [](const BucketBlame& bucket) -> Json {
     return {{"collective", bucket.collective}, {"exposed_ms", bucket.exposed_ms}};
   });
@@ -312,18 +327,7 @@ Json blame_json(const Blame& blame) {
 }
 
 std::string blame_csv(const Blame& blame) {
-  std::string text = "change,rank,step_ms,saves_ms,share\n";
-  for (const Saving& saving : blame.savings) {
-    const std::string rank = saving.rank >= 0 ? std::to_string(saving.rank) : "";
-    text += saving.not_priced.empty() ? fmt::format("{},{},{},{},{}\n",
-                                                    name_of(saving.change),
-                                                    rank,
-                                                    saving.step_ms,
-                                                    saving.saves_ms,
-                                                    share(blame, saving))
-                                      : fmt::format("{},{},,,\n", name_of(saving.change), rank);
-  }
-  return text;
+  return csv_text<SavingRow>(kSavingColumns, rows_of(blame, blame.savings));
 }
 
 }  // namespace stepsim

@@ -23,17 +23,9 @@ std::string csv_field(const std::string& text) {
 }
 
 std::string summary_csv(const std::vector<Prediction>& predictions) {
-  std::string text = "policy";
-  for (const SummaryColumn& column : summary_columns()) {
-    text += fmt::format(",{}", column.csv);
-  }
-  text += "\n";
+  std::string text = csv_header(summary_columns(), "policy");
   for (const Prediction& prediction : predictions) {
-    text += csv_field(prediction.policy);
-    for (const SummaryColumn& column : summary_columns()) {
-      text += fmt::format(",{}", column.value(prediction.summary));
-    }
-    text += "\n";
+    text += csv_line(summary_columns(), prediction.summary, csv_field(prediction.policy));
   }
   return text;
 }

@@ -25,14 +25,6 @@ constexpr const char* kFormat = "stepsim-prediction/2";
 /// Its parts of the step are of the run without noise; useful_tokens_per_s is over another time.
 constexpr const char* kFormat1 = "stepsim-prediction/1";
 
-Json summary_json(const PredictionSummary& summary) {
-  Json json;
-  for (const SummaryColumn& column : summary_columns()) {
-    json[Json::json_pointer(std::string("/") + column.key)] = column.value(summary);
-  }
-  return json;
-}
-
 /// Stands for rows that are streamed; no text of a scenario stands behind "steps".
 constexpr const char* kStreamedRows = "stepsim: rows";
 
@@ -81,7 +73,7 @@ void write_rows(const std::vector<RankStepResult>& rows, const TextSink& sink) {
   sink({text.data(), text.size()});
 }
 
-Json row_json(const RankStepResult& row) {
+Json step_json(const RankStepResult& row) {
   Json json;
   for (const StepColumn& column : step_columns()) {
     std::visit([&](auto member) { json[column.name] = row.*member; }, column.member);
@@ -175,7 +167,7 @@ Json prediction_json(const std::vector<Prediction>& predictions, StepRows rows) 
                   {"policy", prediction.policy},
                   {"profile", prediction.profile},
                   {"profile_id", prediction.profile_id},
-                  {"summary", summary_json(prediction.summary)}};
+                  {"summary", row_json(summary_columns(), prediction.summary)}};
     if (prediction.token_budget) {
       entry["largest_token_budget"] = {{"tokens", prediction.token_budget->tokens},
                                        {"length", prediction.token_budget->length}};
@@ -183,7 +175,7 @@ Json prediction_json(const std::vector<Prediction>& predictions, StepRows rows) 
     if (rows == StepRows::Streamed) {
       entry["steps"] = kStreamedRows;
     } else if (rows == StepRows::All) {
-      Json all = mapped(prediction.steps, row_json);
+      Json all = mapped(prediction.steps, step_json);
       entry["steps"] = std::move(all);
     }
     if (prediction.training) {

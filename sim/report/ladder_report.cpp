@@ -1,5 +1,6 @@
 #include "sim/report/ladder_report.h"
 
+#include <type_traits>
 #include <utility>
 
 #include <fmt/core.h>
@@ -9,6 +10,7 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/terminal/table.h"
+#include "sim/report/columns.h"
 #include "sim/report/csv.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
@@ -62,39 +64,67 @@ double slowest_rank_ms(const LadderStudy& study, const PaddedEpoch& row) {
   return row.compute_seconds * 1e3 / static_cast<double>(study.steps);
 }
 
-Table ladder_table(const LadderStudy& study) {
-  Table table({"padding",
-               "lengths",
-               "shapes a rank",
-               "shapes",
-               "padded",
-               "compute s",
-               "new shapes s",
-               "slowest rank ms",
-               "steady step ms",
-               "step ms",
-               ""});
-  for (std::size_t i = 0; i < study.rows.size(); ++i) {
-    const PaddedEpoch& row = study.rows[i];
-    if (!row.refused.empty()) {
-      table.add({padding_words(row), "-", "-", "-", "-", "-", "-", "-", "-", "-", ""});
-      continue;
-    }
-    const bool best = study.best == i;
-    table.add({padding_words(row),
-               std::to_string(row.lengths),
-               fmt::format("{:.1f}", row.shapes_per_rank),
-               std::to_string(row.shapes),
-               percent(row.padding_ratio),
-               fmt::format("{:.3f}", row.compute_seconds),
-               fmt::format("{:.3f}", row.shape_seconds),
-               fmt::format("{:.3f}", slowest_rank_ms(study, row)),
-               fmt::format("{:.3f}", row.steady_step_ms),
-               fmt::format("{:.3f}", row.step_ms),
-               best ? "best" : ""},
-              best ? Paint::Good : Paint::Plain);
+/// A way to pad, in the study that it is of.
+struct LadderRow {
+  const LadderStudy* study;
+  const PaddedEpoch* epoch;
+};
+
+std::vector<LadderRow> rows_of(const LadderStudy& study) {
+  return mapped(study.rows, [&](const PaddedEpoch& epoch) { return LadderRow{&study, &epoch}; });
+}
+
+bool is_best(const LadderRow& row) {
+  return row.study->best && &row.study->rows[*row.study->best] == row.epoch;
+}
+
+/// A figure of a way to pad that is not refused.
+template <auto figure>
+Cell figure_of(const LadderRow& row) {
+  if (!row.epoch->refused.empty()) {
+    return {};
   }
-  return table;
+  if constexpr (std::is_member_object_pointer_v<decltype(figure)>) {
+    return row.epoch->*figure;
+  } else {
+    return figure(*row.study, *row.epoch);
+  }
+}
+
+// clang-format off
+const Column<LadderRow> kLadderColumns[] = {
+    {"padding", "padding", [](const LadderRow& r) -> Cell { return name_of(r.epoch->rule); }},
+    {nullptr, nullptr, [](const LadderRow& r) -> Cell { return padding_words(*r.epoch); },
+     "padding", FigureFormat::Words, 10},
+    {"number", "number",
+     [](const LadderRow& r) -> Cell { return r.epoch->number > 0 ? Cell(r.epoch->number) : Cell(); }},
+    {"lengths", "lengths", figure_of<&PaddedEpoch::lengths>, "lengths", FigureFormat::Whole, 20},
+    {"shapes_per_rank", "shapes_per_rank", figure_of<&PaddedEpoch::shapes_per_rank>,
+     "shapes a rank", FigureFormat::Tenths, 30},
+    {"shapes", "shapes", figure_of<&PaddedEpoch::shapes>, "shapes", FigureFormat::Whole, 40},
+    {"padding_ratio", "padding_ratio", figure_of<&PaddedEpoch::padding_ratio>,
+     "padded", FigureFormat::Percent, 50},
+    {"compute_s", "compute_s", figure_of<&PaddedEpoch::compute_seconds>,
+     "compute s", FigureFormat::Milliseconds, 60},
+    {"new_shapes_s", "new_shapes_s", figure_of<&PaddedEpoch::shape_seconds>,
+     "new shapes s", FigureFormat::Milliseconds, 70},
+    {"slowest_rank_ms", "slowest_rank_ms", figure_of<slowest_rank_ms>,
+     "slowest rank ms", FigureFormat::Milliseconds, 80},
+    {"steady_step_ms", "steady_step_ms", figure_of<&PaddedEpoch::steady_step_ms>,
+     "steady step ms", FigureFormat::Milliseconds, 90},
+    {"step_ms", "step_ms", figure_of<&PaddedEpoch::step_ms>,
+     "step ms", FigureFormat::Milliseconds, 100},
+    {nullptr, "best", [](const LadderRow& r) -> Cell { return std::int64_t{is_best(r)}; }},
+    {nullptr, nullptr, [](const LadderRow& r) -> Cell { return std::string(is_best(r) ? "best" : ""); },
+     "", FigureFormat::Words, 110},
+};
+// clang-format on
+
+Table ladder_table(const LadderStudy& study) {
+  const std::vector<LadderRow> rows = rows_of(study);
+  return table_of<LadderRow>(kLadderColumns, rows, mapped(rows, [](const LadderRow& row) {
+                               return is_best(row) ? Paint::Good : Paint::Plain;
+                             }));
 }
 
 /// The line that makes a policy of a scenario pad so; empty where none is needed.
@@ -191,25 +221,11 @@ std::vector<Prediction> noted_rows(const std::vector<LadderStudy>& studies) {
   return predictions;
 }
 
-Json padding_json(const LadderStudy& study, const PaddedEpoch& row) {
-  Json json = {{"padding", name_of(row.rule)}};
-  if (row.number > 0) {
-    json["number"] = row.number;
-  }
-  if (!row.refused.empty()) {
-    json["refused"] = row.refused;
-    return json;
-  }
-  json["lengths"] = row.lengths;
-  json["shapes_per_rank"] = row.shapes_per_rank;
-  json["shapes"] = row.shapes;
-  json["padding_ratio"] = row.padding_ratio;
-  json["compute_s"] = row.compute_seconds;
-  json["new_shapes_s"] = row.shape_seconds;
-  json["slowest_rank_ms"] = slowest_rank_ms(study, row);
-  json["steady_step_ms"] = row.steady_step_ms;
-  json["step_ms"] = row.step_ms;
-  if (const std::string line = padding_line(row); !line.empty()) {
+Json padding_json(const LadderRow& row) {
+  Json json = row_json<LadderRow>(kLadderColumns, row);
+  if (!row.epoch->refused.empty()) {
+    json["refused"] = row.epoch->refused;
+  } else if (const std::string line = padding_line(*row.epoch); !line.empty()) {
     json["toml"] = line;
   }
   return json;
@@ -219,11 +235,10 @@ Json study_json(const LadderStudy& study) {
   if (!study.skipped.empty()) {
     return {{"policy", study.policy}, {"skipped", study.skipped}};
   }
-  Json rows = mapped(study.rows, [&](const PaddedEpoch& row) { return padding_json(study, row); });
   Json json = {{"policy", study.policy},
                {"steps", study.steps},
                {"batch_sizes", study.batch_sizes},
-               {"rows", std::move(rows)}};
+               {"rows", mapped(rows_of(study), padding_json)}};
   if (study.best) {
     json["best"] = *study.best;
   }
@@ -265,29 +280,10 @@ Json ladder_json(const Scenario& scenario,
 }
 
 std::string ladder_csv(const std::vector<LadderStudy>& studies) {
-  std::string text =
-      "policy,padding,number,lengths,shapes_per_rank,shapes,padding_ratio,compute_s,new_shapes_s,"
-      "slowest_rank_ms,steady_step_ms,step_ms,best\n";
+  std::string text = csv_header<LadderRow>(kLadderColumns, "policy");
   for (const LadderStudy& study : studies) {
-    for (std::size_t i = 0; i < study.rows.size(); ++i) {
-      const PaddedEpoch& row = study.rows[i];
-      const std::string what = fmt::format("{},{},{}",
-                                           csv_field(study.policy),
-                                           name_of(row.rule),
-                                           row.number > 0 ? std::to_string(row.number) : "");
-      text += row.refused.empty() ? fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n",
-                                                what,
-                                                row.lengths,
-                                                row.shapes_per_rank,
-                                                row.shapes,
-                                                row.padding_ratio,
-                                                row.compute_seconds,
-                                                row.shape_seconds,
-                                                slowest_rank_ms(study, row),
-                                                row.steady_step_ms,
-                                                row.step_ms,
-                                                study.best == i ? 1 : 0)
-                                  : what + ",,,,,,,,,,0\n";
+    for (const LadderRow& row : rows_of(study)) {
+      text += csv_line<LadderRow>(kLadderColumns, row, csv_field(study.policy));
     }
   }
   return text;

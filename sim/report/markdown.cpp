@@ -19,7 +19,7 @@ bool in_word(char c) {
   return byte >= 0x80 || std::isalnum(byte) != 0;
 }
 
-struct Column {
+struct MarkdownColumn {
   std::size_t width = 3;  ///< The shortest rule between header and rows.
   bool left = false;
 };
@@ -29,7 +29,7 @@ std::vector<std::string> escaped(std::vector<std::string> cells) {
   return cells;
 }
 
-std::string pipe_line(const std::vector<std::string>& cells, const std::vector<Column>& columns) {
+std::string pipe_line(const std::vector<std::string>& cells, const std::vector<MarkdownColumn>& columns) {
   std::string line = "|";
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const std::string blanks(columns[i].width - display_width(cells[i]), ' ');
@@ -74,7 +74,7 @@ std::string markdown_code(const std::string& lines) {
 std::string markdown_table(const Table& table) {
   const std::vector<std::string> header = escaped(table.header());
   std::vector<std::vector<std::string>> rows = mapped(table.rows(), escaped);
-  std::vector<Column> columns(header.size());
+  std::vector<MarkdownColumn> columns(header.size());
   std::string rule = "|";
   for (std::size_t i = 0; i < header.size(); ++i) {
     std::vector<std::string> cells;

@@ -1,11 +1,5 @@
 #include "sim/report/prediction_columns.h"
 
-#include <algorithm>
-
-#include <fmt/core.h>
-
-#include "sim/report/number_text.h"
-
 namespace stepsim {
 
 namespace {
@@ -14,60 +8,60 @@ using Summary = PredictionSummary;
 using Format = FigureFormat;
 
 // clang-format off
-constexpr SummaryColumn kSummaryColumns[] = {
-    {"step_time_ms/mean", "step_ms_mean", [](const Summary& s) { return s.step_time_ms.mean; },
+constexpr Column<PredictionSummary> kSummaryColumns[] = {
+    {"step_time_ms/mean", "step_ms_mean", [](const Summary& s) -> Cell { return s.step_time_ms.mean; },
      "step ms", Format::Milliseconds, 10},
-    {"step_time_ms/p50", "step_ms_p50", [](const Summary& s) { return s.step_time_ms.p50; }},
-    {"step_time_ms/p95", "step_ms_p95", [](const Summary& s) { return s.step_time_ms.p95; },
+    {"step_time_ms/p50", "step_ms_p50", [](const Summary& s) -> Cell { return s.step_time_ms.p50; }},
+    {"step_time_ms/p95", "step_ms_p95", [](const Summary& s) -> Cell { return s.step_time_ms.p95; },
      "p95 ms", Format::Milliseconds, 30},
-    {"step_time_ms/p99", "step_ms_p99", [](const Summary& s) { return s.step_time_ms.p99; }},
-    {"step_time_ms/max", "step_ms_max", [](const Summary& s) { return s.step_time_ms.max; }},
+    {"step_time_ms/p99", "step_ms_p99", [](const Summary& s) -> Cell { return s.step_time_ms.p99; }},
+    {"step_time_ms/max", "step_ms_max", [](const Summary& s) -> Cell { return s.step_time_ms.max; }},
     {"step_time_ms/interval90/0", "step_ms_low90",
-     [](const Summary& s) { return s.step_time_ms.low90; },
-     "90 % interval", Format::Interval, 20, false,
-     [](const Summary& s) { return s.step_time_ms.high90; }},
+     [](const Summary& s) -> Cell { return s.step_time_ms.low90; },
+     "90 % interval", Format::Interval, 20,
+     [](const Summary& s) -> Cell { return s.step_time_ms.high90; }},
     {"step_time_ms/interval90/1", "step_ms_high90",
-     [](const Summary& s) { return s.step_time_ms.high90; }},
+     [](const Summary& s) -> Cell { return s.step_time_ms.high90; }},
     {"useful_tokens_per_s", "useful_tokens_per_s",
-     [](const Summary& s) { return s.useful_tokens_per_s(); },
+     [](const Summary& s) -> Cell { return s.useful_tokens_per_s(); },
      "useful tokens/s", Format::Whole, 40},
     {"padded_tokens_per_s", "padded_tokens_per_s",
-     [](const Summary& s) { return s.padded_tokens_per_s(); }},
-    {"samples_per_s", "samples_per_s", [](const Summary& s) { return s.samples_per_s(); }},
+     [](const Summary& s) -> Cell { return s.padded_tokens_per_s(); }},
+    {"samples_per_s", "samples_per_s", [](const Summary& s) -> Cell { return s.samples_per_s(); }},
     {"useful_tokens_per_step", "useful_tokens_per_step",
-     [](const Summary& s) { return s.useful_tokens_per_step; }},
+     [](const Summary& s) -> Cell { return s.useful_tokens_per_step; }},
     {"padded_tokens_per_step", "padded_tokens_per_step",
-     [](const Summary& s) { return s.padded_tokens_per_step; }},
-    {"padding_ratio", "padding_ratio", [](const Summary& s) { return s.padding_ratio(); },
+     [](const Summary& s) -> Cell { return s.padded_tokens_per_step; }},
+    {"padding_ratio", "padding_ratio", [](const Summary& s) -> Cell { return s.padding_ratio(); },
      "padding", Format::Percent, 50},
     {"rank_token_spread", "rank_token_spread",
-     [](const Summary& s) { return s.rank_token_spread; },
+     [](const Summary& s) -> Cell { return s.rank_token_spread; },
      "rank token spread", Format::Tenths, 60},
     {"std_over_ranks/step_time_ms", "step_ms_std_over_ranks",
-     [](const Summary& s) { return s.step_time_std_over_ranks; }},
+     [](const Summary& s) -> Cell { return s.step_time_std_over_ranks; }},
     {"std_over_ranks/padded_tokens", "padded_tokens_std_over_ranks",
-     [](const Summary& s) { return s.padded_tokens_std_over_ranks; }},
+     [](const Summary& s) -> Cell { return s.padded_tokens_std_over_ranks; }},
     {"std_over_ranks/peak_memory_mib", "peak_memory_mib_std_over_ranks",
-     [](const Summary& s) { return s.peak_memory_std_over_ranks; }},
-    {"data_ms", "data_ms", [](const Summary& s) { return s.data_ms; }},
-    {"forward_ms", "forward_ms", [](const Summary& s) { return s.forward_ms; }},
-    {"backward_ms", "backward_ms", [](const Summary& s) { return s.backward_ms; }},
-    {"optimizer_ms", "optimizer_ms", [](const Summary& s) { return s.optimizer_ms; }},
-    {"communication_ms", "communication_ms", [](const Summary& s) { return s.communication_ms; }},
+     [](const Summary& s) -> Cell { return s.peak_memory_std_over_ranks; }},
+    {"data_ms", "data_ms", [](const Summary& s) -> Cell { return s.data_ms; }},
+    {"forward_ms", "forward_ms", [](const Summary& s) -> Cell { return s.forward_ms; }},
+    {"backward_ms", "backward_ms", [](const Summary& s) -> Cell { return s.backward_ms; }},
+    {"optimizer_ms", "optimizer_ms", [](const Summary& s) -> Cell { return s.optimizer_ms; }},
+    {"communication_ms", "communication_ms", [](const Summary& s) -> Cell { return s.communication_ms; }},
     {"exposed_communication_ms", "exposed_communication_ms",
-     [](const Summary& s) { return s.exposed_communication_ms; }},
+     [](const Summary& s) -> Cell { return s.exposed_communication_ms; }},
     {"exposed_transfer_ms", "exposed_transfer_ms",
-     [](const Summary& s) { return s.exposed_transfer_ms(); },
+     [](const Summary& s) -> Cell { return s.exposed_transfer_ms(); },
      "exposed ms", Format::Milliseconds, 70},
     {"waiting_for_ranks_ms", "waiting_for_ranks_ms",
-     [](const Summary& s) { return s.waiting_for_ranks_ms; },
+     [](const Summary& s) -> Cell { return s.waiting_for_ranks_ms; },
      "waiting ms", Format::Milliseconds, 75},
-    {"overlap_fraction", "overlap_fraction", [](const Summary& s) { return s.overlap_fraction; },
-     "overlap", Format::Percent, 80, true},
+    {"overlap_fraction", "overlap_fraction", [](const Summary& s) -> Cell { return s.overlap_fraction; },
+     "overlap", Format::Percent, 80, nullptr, false},
     {"scaling_efficiency", "scaling_efficiency",
-     [](const Summary& s) { return s.scaling_efficiency(); },
+     [](const Summary& s) -> Cell { return s.scaling_efficiency(); },
      "efficiency", Format::Percent, 90},
-    {"peak_memory_mib", "peak_memory_mib", [](const Summary& s) { return s.peak_memory_mib; },
+    {"peak_memory_mib", "peak_memory_mib", [](const Summary& s) -> Cell { return s.peak_memory_mib; },
      "memory MiB", Format::Tenths, 100},
 };
 // clang-format on
@@ -90,64 +84,8 @@ constexpr StepColumn kStepColumns[] = {{"step", &RankStepResult::step},
 
 }  // namespace
 
-const char* name_of(FigureFormat format) {
-  switch (format) {
-    case FigureFormat::Milliseconds:
-      return "milliseconds";
-    case FigureFormat::Whole:
-      return "whole";
-    case FigureFormat::Tenths:
-      return "tenths";
-    case FigureFormat::Percent:
-      return "percent";
-    case FigureFormat::SignedPercent:
-      return "signed_percent";
-    case FigureFormat::Interval:
-      return "interval";
-    case FigureFormat::SignedPercentInterval:
-      return "signed_percent_interval";
-  }
-  return "";
-}
-
-std::span<const SummaryColumn> summary_columns() {
+std::span<const Column<PredictionSummary>> summary_columns() {
   return kSummaryColumns;
-}
-
-std::vector<const SummaryColumn*> shown_columns(bool on_page) {
-  std::vector<const SummaryColumn*> shown;
-  for (const SummaryColumn& column : kSummaryColumns) {
-    if (column.heading != nullptr && (on_page || !column.only_on_page)) {
-      shown.push_back(&column);
-    }
-  }
-  std::ranges::stable_sort(shown, {}, &SummaryColumn::place);
-  return shown;
-}
-
-std::string figure_text(FigureFormat format, double value, double high) {
-  switch (format) {
-    case FigureFormat::Milliseconds:
-      return fmt::format("{:.3f}", value);
-    case FigureFormat::Whole:
-      return fmt::format("{:.0f}", value);
-    case FigureFormat::Tenths:
-      return fmt::format("{:.1f}", value);
-    case FigureFormat::Percent:
-      return percent(value);
-    case FigureFormat::SignedPercent:
-      return signed_percent(value);
-    case FigureFormat::Interval:
-      return interval(value, high);
-    case FigureFormat::SignedPercentInterval:
-      return fmt::format("{:+.1f} to {}", value * 100, signed_percent(high));
-  }
-  return "";
-}
-
-std::string figure_text(const SummaryColumn& column, const PredictionSummary& summary) {
-  return figure_text(
-      column.format, column.value(summary), column.upper != nullptr ? column.upper(summary) : 0);
 }
 
 std::span<const StepColumn> step_columns() {

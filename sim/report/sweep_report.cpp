@@ -12,6 +12,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
+#include "sim/report/columns.h"
 #include "sim/report/csv.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
@@ -219,45 +220,65 @@ std::vector<SharedNote> joined(const std::vector<SharedNote>& notes) {
   return result;
 }
 
+/// A cluster, and what is to be trained there.
+struct TrainingRow {
+  const TrainingCost* cost;
+  const TrainingGoal* goal;
+};
+
+Cell known(const std::optional<double>& value) {
+  return value ? Cell(*value) : Cell();
+}
+
+bool has_goal(std::span<const TrainingRow> rows) {
+  return !rows.empty() && (rows.front().goal->samples || rows.front().goal->tokens);
+}
+
+bool has_price(std::span<const TrainingRow> rows) {
+  return has_goal(rows) && rows.front().goal->price;
+}
+
+// clang-format off
+const Column<TrainingRow> kTrainingColumns[] = {
+    {"ranks", nullptr, [](const TrainingRow& r) -> Cell { return std::int64_t{r.cost->ranks}; },
+     "ranks", FigureFormat::Whole, 10},
+    {"samples_per_s", nullptr, [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s; },
+     "samples/s", FigureFormat::Tenths, 20},
+    {"samples_per_s_interval90/0", nullptr,
+     [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_low90; },
+     "90 % interval", FigureFormat::TenthsInterval, 30,
+     [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_high90; }},
+    {"samples_per_s_interval90/1", nullptr,
+     [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_high90; }},
+    {"samples_per_s_per_rank", nullptr, [](const TrainingRow& r) -> Cell { return r.cost->per_rank; },
+     "per rank", FigureFormat::Hundredths, 40},
+    {"efficiency", nullptr, [](const TrainingRow& r) -> Cell { return r.cost->efficiency; },
+     "efficiency", FigureFormat::WholePercent, 50},
+    {"efficient", nullptr,
+     [](const TrainingRow& r) -> Cell { return std::string(r.cost->efficient ? "efficient" : ""); },
+     "frontier", FigureFormat::Words, 90},
+    {"hours", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->hours); },
+     "hours", FigureFormat::Tenths, 60, nullptr, true, has_goal},
+    {"rank_hours", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->rank_hours); },
+     "GPU-hours", FigureFormat::Tenths, 70, nullptr, true, has_goal},
+    {"money", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->money); },
+     "cost", FigureFormat::Tenths, 80, nullptr, true, has_price},
+};
+// clang-format on
+
 /// What training costs on each cluster, and how large a cluster is worth it.
 std::string training_text(const std::vector<SweepAxis>& axes,
                           const SweepReport& report,
                           const Screen& screen) {
-  const bool has_goal = report.goal.samples || report.goal.tokens;
-  std::vector<std::string> header = mapped(axes, &SweepAxis::key);
-  for (const char* heading : {"ranks", "samples/s", "90 % interval", "per rank", "efficiency"}) {
-    header.emplace_back(heading);
-  }
-  if (has_goal) {
-    header.insert(header.end(), {"hours", "GPU-hours"});
-  }
-  if (has_goal && report.goal.price) {
-    header.emplace_back("cost");
-  }
-  header.emplace_back("frontier");
-  Table table(header);
-  for (std::size_t i = 0; i < report.rows.size(); ++i) {
-    const TrainingCost& cost = report.training[i];
-    std::vector<std::string> cells = labels_of(axes, report.rows[i].point);
-    cells.push_back(fmt::format("{}", cost.ranks));
-    cells.push_back(fmt::format("{:.1f}", cost.samples_per_s));
-    cells.push_back(
-        fmt::format("{:.1f} to {:.1f}", cost.samples_per_s_low90, cost.samples_per_s_high90));
-    cells.push_back(fmt::format("{:.2f}", cost.per_rank));
-    cells.push_back(fmt::format("{:.0f} %", 100 * cost.efficiency));
-    const auto number = [](const std::optional<double>& value) {
-      return value ? fmt::format("{:.1f}", *value) : std::string("-");
-    };
-    if (has_goal) {
-      cells.push_back(number(cost.hours));
-      cells.push_back(number(cost.rank_hours));
-    }
-    if (has_goal && report.goal.price) {
-      cells.push_back(number(cost.money));
-    }
-    cells.emplace_back(cost.efficient ? "efficient" : "");
-    table.add(std::move(cells));
-  }
+  const std::vector<TrainingRow> rows = mapped(report.training, [&](const TrainingCost& cost) {
+    return TrainingRow{&cost, &report.goal};
+  });
+  const Table table = table_of<TrainingRow>(
+      kTrainingColumns,
+      rows,
+      {},
+      mapped(axes, &SweepAxis::key),
+      mapped(report.rows, [&](const SweepRow& row) { return labels_of(axes, row.point); }));
   const auto worth = largest_worth(report.training, report.goal);
   const std::string sentence =
       worth
@@ -277,22 +298,17 @@ Json axis_json(const SweepAxis& axis) {
 }
 
 Json training_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
-  Json rows = Json::array();
   const auto optional_number = [](const std::optional<double>& value) {
     return value ? Json(*value) : Json();
   };
-  for (const TrainingCost& cost : report.training) {
-    rows.push_back(
-        {{"ranks", cost.ranks},
-         {"samples_per_s", cost.samples_per_s},
-         {"samples_per_s_interval90", {cost.samples_per_s_low90, cost.samples_per_s_high90}},
-         {"samples_per_s_per_rank", cost.per_rank},
-         {"efficiency", cost.efficiency},
-         {"efficient", cost.efficient},
-         {"hours", optional_number(cost.hours)},
-         {"rank_hours", optional_number(cost.rank_hours)},
-         {"money", optional_number(cost.money)}});
-  }
+  Json rows = mapped(report.training, [&](const TrainingCost& cost) {
+    Json row = row_json<TrainingRow>(kTrainingColumns, {&cost, &report.goal});
+    row["efficient"] = cost.efficient;
+    for (const char* name : {"hours", "rank_hours", "money"}) {
+      row[name] = row.value(name, Json());  // Null where it is not known.
+    }
+    return row;
+  });
   const auto worth = largest_worth(report.training, report.goal);
   return {{"goal",
            {{"samples", optional_number(report.goal.samples)},
@@ -398,7 +414,7 @@ SweepReport sweep_report(Jobs& jobs,
       sweep_with_reference(jobs, axes, sweep_reference(scenario, axes), options, runner);
   report.keys_without_effect = keys_without_effect(axes, swept.points);
   for (SweepPoint& point : swept.points) {
-    report.rows.push_back({std::move(point), {}, ""});
+    report.rows.push_back({std::move(point), {}, "", sweeps_only_caps(axes)});
   }
   for (std::size_t i = 0; i < report.rows.size(); ++i) {
     const SweepPoint& best = report.rows[report.best].point;
@@ -439,25 +455,20 @@ std::string sweep_text(const Scenario& scenario,
     return row.point.prediction.summary.step_time_ms.mean;
   });
   const auto [low, high] = std::ranges::minmax(times);
-  const std::vector<const SweepColumn*> columns = shown_sweep_columns(sweeps_only_caps(axes));
-  std::vector<std::string> header = mapped(axes, &SweepAxis::key);
-  for (const SweepColumn* column : columns) {
-    header.emplace_back(column->heading);
-  }
-  Table table(header);
   std::vector<double> shares;
   std::vector<std::string> plain;
+  std::vector<Paint> paints;
+  std::vector<std::vector<std::string>> labels;
   for (std::size_t i = 0; i < report.rows.size(); ++i) {
     const SweepRow& row = report.rows[i];
-    std::vector<std::string> cells = labels_of(axes, row.point);
-    for (const SweepColumn* column : columns) {
-      cells.push_back(sweep_cell(*column, row));
-    }
+    labels.push_back(labels_of(axes, row.point));
     const bool best = row.remark == "best";
-    table.add(std::move(cells), best ? Paint::Good : fits(row.point) ? Paint::Plain : Paint::Bad);
+    paints.push_back(best ? Paint::Good : fits(row.point) ? Paint::Plain : Paint::Bad);
     shares.push_back(bar_share(times[i], low, high));
     plain.push_back(bar_text(shares.back(), 21, {}));
   }
+  Table table = table_of<SweepRow>(
+      sweep_columns(), report.rows, paints, mapped(axes, &SweepAxis::key), labels);
   table.add_bars(
       screen.is_terminal() ? "step ms above the shortest" : "", shares, std::move(plain));
   const Prediction& best = report.rows[report.best].point.prediction;
@@ -485,13 +496,7 @@ Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
       values[axes[i].key] = setting_json(axes[i].values[row.point.place[i]]);
     }
     Json point = {{"values", std::move(values)}, {"place", row.point.place}};
-    for (const SweepColumn& column : sweep_columns()) {
-      std::visit(
-          [&](auto value) {
-            point[Json::json_pointer(std::string("/") + column.key)] = value(row);
-          },
-          column.value);
-    }
+    point.update(row_json(sweep_columns(), row));
     point["warnings"] = note_texts(row.point.prediction);
     points.push_back(std::move(point));
   }
@@ -516,22 +521,15 @@ Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
 }
 
 std::string sweep_csv(const std::vector<SweepAxis>& axes, const SweepReport& report) {
-  std::vector<std::string> header = mapped(axes, [](const auto& a) { return csv_field(a.key); });
-  for (const SweepColumn& column : sweep_columns()) {
-    header.emplace_back(column.csv);
-  }
-  std::string text = fmt::format("{}\n", fmt::join(header, ","));
+  const auto keys = mapped(axes, [](const SweepAxis& axis) { return csv_field(axis.key); });
+  std::string text = csv_header(sweep_columns(), fmt::format("{}", fmt::join(keys, ",")));
   for (const SweepRow& row : report.rows) {
     std::vector<std::string> cells;
     for (std::size_t i = 0; i < axes.size(); ++i) {
       const Json value = setting_json(axes[i].values[row.point.place[i]]);
       cells.push_back(csv_field(value.is_string() ? value.get<std::string>() : value.dump()));
     }
-    for (const SweepColumn& column : sweep_columns()) {
-      std::visit([&](auto value) { cells.push_back(csv_field(fmt::format("{}", value(row)))); },
-                 column.value);
-    }
-    text += fmt::format("{}\n", fmt::join(cells, ","));
+    text += csv_line(sweep_columns(), row, fmt::format("{}", fmt::join(cells, ",")));
   }
   return text;
 }

@@ -251,26 +251,21 @@ std::string compare_text(const Scenario& scenario,
                          const std::vector<double>& planning_seconds,
                          const Screen& screen) {
   const std::vector<const Prediction*> ranked = ranked_by_throughput(predictions);
-  const std::vector<const SummaryColumn*> columns = shown_columns(false);
-  std::vector<std::string> header = {"policy"};
-  for (const SummaryColumn* column : columns) {
-    header.emplace_back(column->heading);
-  }
-  Table table(header);
   const Recommendation recommendation = recommend(scenario, predictions);
   std::vector<Interval90> speeds;
+  std::vector<PredictionSummary> rows;
+  std::vector<std::vector<std::string>> names;
+  std::vector<Paint> paints;
   bool any_reference = false;
   for (const Prediction* prediction : ranked) {
-    const PredictionSummary& s = prediction->summary;
-    speeds.push_back(speed_interval(s));
+    rows.push_back(prediction->summary);
+    speeds.push_back(speed_interval(prediction->summary));
     const bool reference = is_reference(scenario, prediction->policy);
     any_reference = any_reference || reference;
-    std::vector<std::string> cells = {prediction->policy + (reference ? " *" : "")};
-    for (const SummaryColumn* column : columns) {
-      cells.push_back(figure_text(*column, s));
-    }
-    table.add(std::move(cells), row_paint(*prediction, reference, recommendation));
+    names.push_back({prediction->policy + (reference ? " *" : "")});
+    paints.push_back(row_paint(*prediction, reference, recommendation));
   }
+  Table table = table_of<PredictionSummary>(summary_columns(), rows, paints, {"policy"}, names);
   table.add_intervals("useful tokens/s, 90 % interval", std::move(speeds));
   std::string text = header_text(scenario, predictions.front()) + "\n" + table.text(screen);
   if (any_reference) {

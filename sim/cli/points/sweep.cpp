@@ -57,7 +57,7 @@ std::string sweep_page(PageContent content,
   content.result = sweep_json(axes, report);
   content.headline = sweep_headline(axes, report);
   content.warnings = sweep_warnings(axes, report);
-  content.sweep_columns = page_sweep_columns(sweeps_only_caps(axes));
+  content.sweep_columns = page_columns<SweepRow>(sweep_columns(), report.rows);
   if (axes.size() == 1) {
     add_sweep(jobs, axes.front(), report, content);
   }

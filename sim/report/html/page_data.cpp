@@ -90,20 +90,6 @@ Json profile_rows(const Profile& profile, const std::string& path) {
   return rows;
 }
 
-/// The columns of the table of policies.
-Json policy_columns() {
-  Json columns = Json::array();
-  for (const SummaryColumn* column : shown_columns(true)) {
-    std::string key = column->key;
-    if (column->format == FigureFormat::Interval) {
-      key = key.substr(0, key.rfind('/'));  // Both ends.
-    }
-    columns.push_back(
-        {{"key", key}, {"heading", column->heading}, {"format", name_of(column->format)}});
-  }
-  return columns;
-}
-
 }  // namespace
 
 Json page_data(const Scenario& scenario, const Profile& profile, PageContent content) {
@@ -116,7 +102,7 @@ Json page_data(const Scenario& scenario, const Profile& profile, PageContent con
           {"headline", std::move(content.headline)},
           {"recommended", std::move(content.recommended)},
           {"references", std::move(content.references)},
-          {"columns", policy_columns()},
+          {"columns", page_columns<PredictionSummary>(summary_columns(), {})},
           {"sweep_columns", std::move(content.sweep_columns)},
           {"scenario",
            {{"file", scenario.path},

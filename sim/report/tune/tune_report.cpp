@@ -9,7 +9,7 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
 #include "sim/predict/metrics.h"
-#include "sim/report/csv.h"
+#include "sim/report/columns.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/scenario/stepsim_command.h"
@@ -18,7 +18,8 @@
 namespace stepsim {
 namespace {
 
-constexpr const char* kLeftOut = "tokens left out";
+constexpr const char* kFinalists = "finalist";
+constexpr const char* kFront = "front";
 
 std::string share_text(std::size_t count, std::size_t of) {
   return fmt::format(
@@ -91,16 +92,90 @@ std::string count_lines(const TuneResult& result) {
   return text;
 }
 
-/// Whether any of these points leaves tokens of an epoch out.
-bool leave_out(const std::vector<TunedPoint>& points) {
-  return std::ranges::any_of(points, [](const TunedPoint& point) { return point.left_out > 0; });
-}
-
 /// A share of an epoch that is not 0 does not read "0.0 %".
 std::string left_out_text(double share) {
   constexpr double kShown = 0.0005;
   return share > 0 && share < kShown ? "less than 0.1 %" : percent(share);
 }
+
+/// A point of a list: the finalists, or the front.
+struct TuneRow {
+  const TuneSpace* space;
+  const TunedPoint* point;
+  const char* list;
+  std::int64_t number;
+
+  /// The finalists are drawn with noise.
+  [[nodiscard]] const TunePrice& price() const {
+    return is_finalist() ? point->drawn : point->price;
+  }
+  [[nodiscard]] bool is_finalist() const { return list == kFinalists; }
+};
+
+std::vector<TuneRow> rows_of(const TuneSpace& space,
+                             const std::vector<TunedPoint>& points,
+                             const char* list) {
+  std::vector<TuneRow> rows;
+  for (const TunedPoint& point : points) {
+    rows.push_back({&space, &point, list, static_cast<std::int64_t>(rows.size()) + 1});
+  }
+  return rows;
+}
+
+/// Whether any of these points leaves tokens of an epoch out.
+bool leave_out(std::span<const TuneRow> rows) {
+  return std::ranges::any_of(rows, [](const TuneRow& row) { return row.point->left_out > 0; });
+}
+
+bool are_finalists(std::span<const TuneRow> rows) {
+  return !rows.empty() && rows.front().is_finalist();
+}
+
+Cell remark_of(const TuneRow& row) {
+  return std::string(row.number == 1                ? "fastest"
+                     : row.point->gain.is_certain() ? "slower"
+                                                    : "too close to tell");
+}
+
+/// By how much the first finalist is faster.
+Cell best_gain(const TuneRow& row) {
+  return row.number == 1 ? std::string()
+                         : fmt::format("{:+.1f} to {:+.1f} %",
+                                       100 * row.point->gain.interval.first,
+                                       100 * row.point->gain.interval.second);
+}
+
+// clang-format off
+const Column<TuneRow> kTuneColumns[] = {
+    {nullptr, "list", [](const TuneRow& r) -> Cell { return std::string(r.list); }},
+    {nullptr, "number", [](const TuneRow& r) -> Cell { return r.number; }, "", FigureFormat::Whole, 10},
+    {nullptr, "policy", [](const TuneRow& r) -> Cell { return tuned_policy(*r.space, *r.point); }},
+    {nullptr, "setting", [](const TuneRow& r) -> Cell {
+       return fmt::format("{}", fmt::join(mapped(r.space->settings(r.point->choice), &Setting::text), "; "));
+     }},
+    {nullptr, "step_ms", [](const TuneRow& r) -> Cell { return r.price().step_ms; },
+     "step ms", FigureFormat::Milliseconds, 20, nullptr, true, are_finalists},
+    {nullptr, nullptr, [](const TuneRow& r) -> Cell { return r.price().low90_ms; },
+     "90 % interval", FigureFormat::Interval, 30,
+     [](const TuneRow& r) -> Cell { return r.price().high90_ms; }, true, are_finalists},
+    {nullptr, "useful_tokens_per_s", [](const TuneRow& r) -> Cell { return r.price().useful_tokens_per_s(); },
+     "useful tokens/s", FigureFormat::Whole, 40},
+    {nullptr, nullptr, best_gain,
+     "the best is faster by, 90 %", FigureFormat::Words, 50, nullptr, true, are_finalists},
+    {nullptr, nullptr, [](const TuneRow& r) -> Cell { return r.point->samples; },
+     "samples a step", FigureFormat::Tenths, 60, nullptr, true, are_finalists},
+    {nullptr, "peak_memory_mib", [](const TuneRow& r) -> Cell { return r.price().memory_mib; },
+     "memory MiB", FigureFormat::Tenths, 70},
+    {nullptr, "order_change", [](const TuneRow& r) -> Cell { return r.point->displacement; },
+     "order change", FigureFormat::Percent, 80},
+    {nullptr, "tokens_left_out", [](const TuneRow& r) -> Cell { return r.point->left_out; }},
+    {nullptr, nullptr, [](const TuneRow& r) -> Cell { return left_out_text(r.point->left_out); },
+     "tokens left out", FigureFormat::Words, 90, nullptr, true, leave_out},
+    {nullptr, nullptr, remark_of, "remark", FigureFormat::Words, 100, nullptr, true, are_finalists},
+    {nullptr, nullptr, [](const TuneRow& r) -> Cell { return printable(named(*r.space, *r.point)); },
+     "setting", FigureFormat::Words, 110},
+};
+// clang-format on
 
 /// The front as a table, its fastest points where it is long.
 std::string front_text(const TuneSpace& space, const TuneResult& result, const Screen& screen) {
@@ -108,30 +183,14 @@ std::string front_text(const TuneSpace& space, const TuneResult& result, const S
   if (result.front.size() < 2) {
     return "";
   }
-  const bool shows_left_out = leave_out(result.front);
-  std::vector<std::string> header = {
-      "", "useful tokens/s", "memory MiB", "order change", "setting"};
-  if (shows_left_out) {
-    header.insert(header.end() - 1, kLeftOut);
-  }
-  Table table(header);
-  for (std::size_t i = 0; i < std::min(kShown, result.front.size()); ++i) {
-    const TunedPoint& point = result.front[i];
-    std::vector<std::string> cells = {fmt::format("{}", i + 1),
-                                      fmt::format("{:.0f}", point.price.useful_tokens_per_s()),
-                                      fmt::format("{:.1f}", point.price.memory_mib),
-                                      percent(point.displacement),
-                                      printable(named(space, point))};
-    if (shows_left_out) {
-      cells.insert(cells.end() - 1, left_out_text(point.left_out));
-    }
-    table.add(std::move(cells));
-  }
+  std::vector<TuneRow> rows = rows_of(space, result.front, kFront);
+  const bool shows_left_out = leave_out(rows);
+  rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, rows.size())), rows.end());
   std::string text =
       fmt::format("\nless memory{}, and the fastest that has it (without noise)\n\n{}",
                   shows_left_out ? ", less change of order or fewer tokens left out"
                                  : " or less change of order",
-                  table.text(screen));
+                  table_of<TuneRow>(kTuneColumns, rows).text(screen));
   if (result.front.size() > kShown) {
     text += fmt::format("{} more: --csv, --json\n", result.front.size() - kShown);
   }
@@ -253,45 +312,8 @@ std::string tune_text(const Scenario& scenario,
   if (result.finalists.empty()) {
     return text + tune_headline(space, result) + "\n" + certificate_text(result) + "\n";
   }
-  std::vector<std::string> header = {"",
-                                     "step ms",
-                                     "90 % interval",
-                                     "useful tokens/s",
-                                     "the best is faster by, 90 %",
-                                     "samples a step",
-                                     "memory MiB",
-                                     "order change",
-                                     "remark",
-                                     "setting"};
-  const bool shows_left_out = leave_out(result.finalists);
-  if (shows_left_out) {
-    header.insert(header.end() - 2, kLeftOut);
-  }
-  Table table(header);
-  for (std::size_t i = 0; i < result.finalists.size(); ++i) {
-    const TunedPoint& point = result.finalists[i];
-    const bool best = i == 0;
-    std::vector<std::string> cells = {fmt::format("{}", i + 1),
-                                      fmt::format("{:.3f}", point.drawn.step_ms),
-                                      interval(point.drawn.low90_ms, point.drawn.high90_ms),
-                                      fmt::format("{:.0f}", point.drawn.useful_tokens_per_s()),
-                                      best ? ""
-                                           : fmt::format("{:+.1f} to {:+.1f} %",
-                                                         100 * point.gain.interval.first,
-                                                         100 * point.gain.interval.second),
-                                      fmt::format("{:.1f}", point.samples),
-                                      fmt::format("{:.1f}", point.drawn.memory_mib),
-                                      percent(point.displacement),
-                                      best                      ? "fastest"
-                                      : point.gain.is_certain() ? "slower"
-                                                                : "too close to tell",
-                                      printable(named(space, point))};
-    if (shows_left_out) {
-      cells.insert(cells.end() - 2, left_out_text(point.left_out));
-    }
-    table.add(std::move(cells));
-  }
-  text += table.text(screen);
+  text +=
+      table_of<TuneRow>(kTuneColumns, rows_of(space, result.finalists, kFinalists)).text(screen);
   if (result.alike > 0) {
     text += fmt::format("{} more come to the same as one of these\n", result.alike);
   }
@@ -398,28 +420,13 @@ Json tune_own_json(const Prediction& prediction, int warmup_steps) {
 }
 
 std::string tune_csv(const TuneSpace& space, const TuneResult& result) {
-  std::string text =
-      "list,number,policy,setting,step_ms,useful_tokens_per_s,peak_memory_mib,order_change,"
-      "tokens_left_out\n";
-  const auto add = [&](const char* list, const std::vector<TunedPoint>& points, bool noise) {
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      const TunePrice& price = noise ? points[i].drawn : points[i].price;
-      text += fmt::format(
-          "{},{},{},{},{},{},{},{},{}\n",
-          list,
-          i + 1,
-          csv_field(tuned_policy(space, points[i])),
-          csv_field(fmt::format(
-              "{}", fmt::join(mapped(space.settings(points[i].choice), &Setting::text), "; "))),
-          price.step_ms,
-          price.useful_tokens_per_s(),
-          price.memory_mib,
-          points[i].displacement,
-          points[i].left_out);
+  std::string text = csv_header<TuneRow>(kTuneColumns);
+  for (const auto& [points, list] :
+       {std::pair(&result.finalists, kFinalists), std::pair(&result.front, kFront)}) {
+    for (const TuneRow& row : rows_of(space, *points, list)) {
+      text += csv_line<TuneRow>(kTuneColumns, row);
     }
-  };
-  add("finalist", result.finalists, true);
-  add("front", result.front, false);
+  }
   return text;
 }
 

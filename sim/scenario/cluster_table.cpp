@@ -155,11 +155,13 @@ std::vector<Key> cluster_keys() {
   return {
       described("ranks", "processes, 1 to 65,536", "those of `placement`"),
       described("ranks_per_node", "ranks that share a node", "all on one node"),
-      described("placement",
-                "ranks of each node, where nodes hold different numbers of them: `[1, 2, 4]`, "
-                "`\"1+2+4\"`, or `\"2x8\"` for two nodes of 8; instead of `ranks_per_node`. From "
-                "`--set` or `--over` it replaces `ranks` and `ranks_per_node`",
-                "`ranks_per_node` on each node, the last one partly filled"),
+      holding(Quantity::Text,
+              described(
+                  "placement",
+                  "ranks of each node, where nodes hold different numbers of them: `[1, 2, 4]`, "
+                  "`\"1+2+4\"`, or `\"2x8\"` for two nodes of 8; instead of `ranks_per_node`. From "
+                  "`--set` or `--over` it replaces `ranks` and `ranks_per_node`",
+                  "`ranks_per_node` on each node, the last one partly filled")),
       touching(
           Stage::Played,
           number("cores",

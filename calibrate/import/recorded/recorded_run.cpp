@@ -9,6 +9,7 @@
 
 #include "calibrate/fit/pass_fit.h"
 #include "calibrate/import/recorded/recorded_buckets.h"
+#include "calibrate/import/recorded/recorded_cores.h"
 #include "calibrate/import/recorded/recorded_host.h"
 #include "calibrate/import/recorded/recorded_noise.h"
 #include "calibrate/import/recorded/recorded_observations.h"

@@ -132,7 +132,7 @@ def test_a_rank_does_one_thing_at_a_time():
 def test_bucket_caps_of_the_page_are_those_of_a_sweep():
     data = page_of("run", VALLEY)
     sweep = json.loads(run("sweep", VALLEY, *CAPS, "--json", "-").stdout)
-    labels = [point["values"]["ddp.bucket_cap"] for point in sweep["points"]]
+    labels = sweep["axes"][0]["labels"]
     caps = {timeline["label"]: timeline for timeline in data["timelines"]}
     assert list(caps) == labels[:5] + ["25 MiB"] + labels[5:], list(caps)
     assert caps["25 MiB"]["default"] and caps["25 MiB"]["own"]
@@ -152,8 +152,14 @@ def test_the_page_of_a_sweep_holds_a_timeline_a_point():
     default = timelines.pop("25 MiB")
     assert default["default"] and default["own"]
     assert abs(default["mean_ms"] - result["reference"]["step_ms"]) < 1e-3
-    for (label, timeline), point in zip(timelines.items(), result["points"], strict=True):
-        assert label == point["values"]["ddp.bucket_cap"]
+    (axis,) = result["axes"]
+    assert axis["key"] == "ddp.bucket_cap" and axis["unit"] == "B"
+    assert axis["values"] == [timeline["cap_bytes"] for timeline in timelines.values()]
+    for i, ((label, timeline), point) in enumerate(
+        zip(timelines.items(), result["points"], strict=True)
+    ):
+        assert label == axis["labels"][i] and timeline["point"] == i and point["place"] == [i]
+        assert point["values"] == {"ddp.bucket_cap": axis["values"][i]}
         assert abs(timeline["mean_ms"] - point["step_ms"]) < 1e-3
         assert f"{label} " in text and f"  {timeline['mean_ms']:.3f}  " in text, text
     assert [t["label"] for t in data["timelines"] if t["best"]] == ["128 MiB"]

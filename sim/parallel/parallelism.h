@@ -9,6 +9,7 @@
 #include "costmodel/model/memory.h"
 #include "costmodel/model/transformer.h"
 #include "sim/engine/engine.h"
+#include "sim/parallel/reduce_bound.h"
 #include "sim/parallel/step_program.h"
 
 namespace stepsim {
@@ -21,6 +22,8 @@ struct ParallelJob {
   const DdpOptions& ddp;                          ///< [ddp]
   const std::vector<std::int64_t>& buffer_bytes;  ///< [dtype] bytes of the model's buffers.
   int ranks = 1;
+  int steps = 0;
+  int warmup_steps = 0;
   bool gloo = false;  ///< The host waits for collectives, and two in flight share the links.
 };
 
@@ -38,6 +41,8 @@ struct ParallelFacts {
   /// Its programs are alike from the third step on, so that the recurrence may play them. It does
   /// where they hold nothing that it does not know; see schedule_of().
   bool repeats = false;
+  BoundedWork own_work;           ///< For tune.
+  bool bounds_reduction = false;  ///< Parallelism::reduce_bound() knows this job.
 };
 
 /// Work on gradients that stands beside the model's own in a micro-batch, whatever the buckets.
@@ -71,6 +76,14 @@ class Parallelism {
                                             const StepWork& step) const = 0;
   /// What a rank keeps: shards, buckets, what is gathered. All else is as by default.
   [[nodiscard]] virtual MemoryOptions memory(const ParallelJob& job) const = 0;
+  /// What the collectives of a step take at least, all but `known` and `streams`. It is asked where
+  /// the facts say that it is known.
+  [[nodiscard]] virtual ReduceBound reduce_bound(const ParallelJob& job,
+                                                 const ParallelParts& parts,
+                                                 const BoundPrices& prices) const {
+    (void)job, (void)parts, (void)prices;
+    return {};
+  }
   /// In the order in which it is done.
   [[nodiscard]] virtual std::vector<GradientWork> gradient_work(const ParallelJob& job,
                                                                 const StepOps& ops) const = 0;

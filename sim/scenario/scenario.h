@@ -140,7 +140,13 @@ struct Scenario {
 
 /// What its parallelism may read of a scenario, which must outlive it.
 [[nodiscard]] inline ParallelJob parallel_job(const Scenario& scenario) {
-  return {scenario.model, scenario.ddp, scenario.buffer_bytes, scenario.ranks, scenario.gloo};
+  return {scenario.model,
+          scenario.ddp,
+          scenario.buffer_bytes,
+          scenario.ranks,
+          scenario.steps,
+          scenario.warmup_steps,
+          scenario.gloo};
 }
 
 /// The most steps and ranks of a scenario.

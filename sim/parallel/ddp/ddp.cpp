@@ -36,6 +36,7 @@ ParallelFacts Ddp::facts(const ParallelJob& job) const {
   // From the third step on every program is like the third one: the buckets were rebuilt by then,
   // and only hooks count steps.
   facts.repeats = job.ddp.hook == CommunicationHook::None;
+  add_bounds(job, facts);
   return facts;
 }
 

@@ -19,8 +19,14 @@ class Ddp : public Parallelism {
                                     const StepPrices& prices,
                                     const StepWork& step) const override;
   [[nodiscard]] MemoryOptions memory(const ParallelJob& job) const override;
+  [[nodiscard]] ReduceBound reduce_bound(const ParallelJob& job,
+                                         const ParallelParts& parts,
+                                         const BoundPrices& prices) const override;
   [[nodiscard]] std::vector<GradientWork> gradient_work(const ParallelJob& job,
                                                         const StepOps& ops) const override;
+
+ private:
+  static void add_bounds(const ParallelJob& job, ParallelFacts& facts);
 };
 
 [[nodiscard]] const Parallelism& ddp();

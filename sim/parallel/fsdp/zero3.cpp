@@ -1,5 +1,7 @@
 #include "sim/parallel/fsdp/zero3.h"
 
+#include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
 #include "sim/parallel/fsdp/layer_units.h"
 #include "sim/parallel/fsdp/zero3_program.h"
 
@@ -8,6 +10,7 @@ namespace stepsim {
 ParallelFacts Zero3::facts(const ParallelJob& job) const {
   ParallelFacts facts = Ddp::facts(job);
   facts.repeats = false;  // Gathers are nothing that the recurrence knows.
+  facts.own_work = {};
   return facts;
 }
 
@@ -33,6 +36,27 @@ MemoryOptions Zero3::memory(const ParallelJob& job) const {
   memory.working_bucket = job.ddp.bucket_cap;
   memory.gathered = largest_layer(job.model);
   return memory;
+}
+
+/// Each micro-batch gathers all units in its forward, and all but the root again in its
+/// backward, whose gradients are scattered in the last one.
+ReduceBound Zero3::reduce_bound(const ParallelJob& job,
+                                const ParallelParts& parts,
+                                const BoundPrices& prices) const {
+  const TrainedModel& model = parts.model;
+  ReduceBound bound;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    if (model.units[unit].empty()) {
+      continue;
+    }
+    const auto bytes = static_cast<double>(sum_of(model.units[unit], [&](const int parameter) {
+      return model.parameters[at(parameter)].bytes;
+    }));
+    const int gathers = (unit == 0 ? 1 : 2) * job.ddp.accumulation_steps;
+    bound.gather_s += gathers * prices.collective(CollectiveKind::AllGather, bytes);
+    bound.buckets.push_back({0, prices.collective(CollectiveKind::ReduceScatter, bytes)});
+  }
+  return bound;
 }
 
 const Parallelism& zero3() {

@@ -17,6 +17,9 @@ class Zero3 : public Ddp {
                                     const StepPrices& prices,
                                     const StepWork& step) const override;
   [[nodiscard]] MemoryOptions memory(const ParallelJob& job) const override;
+  [[nodiscard]] ReduceBound reduce_bound(const ParallelJob& job,
+                                         const ParallelParts& parts,
+                                         const BoundPrices& prices) const override;
 };
 
 [[nodiscard]] const Parallelism& zero3();

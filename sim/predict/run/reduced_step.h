@@ -34,6 +34,7 @@ class ReducedStep {
   ReducedStep(const ReducedStep&) = delete;
   ReducedStep& operator=(const ReducedStep&) = delete;
 
+  [[nodiscard]] const ParallelFacts& facts() const { return facts_; }
   [[nodiscard]] const BucketLists& buckets() const { return parts_.buckets; }
   [[nodiscard]] const TrainedModel& model() const { return parts_.model; }
   [[nodiscard]] const StepHost& host() const { return host_; }

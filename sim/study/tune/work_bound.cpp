@@ -15,48 +15,36 @@
 namespace stepsim {
 namespace {
 
-/// Whether every step ends with a collective that all ranks wait for.
-bool all_ranks_wait(const Scenario& scenario) {
-  const CommunicationHook hook = scenario.ddp.hook;
-  return hook != CommunicationHook::PostLocalSgd && hook != CommunicationHook::Noop &&
-         scenario.ddp.join_steps.empty();
-}
-
 /// The seconds of the passes of a micro-batch and of what DDP adds to them, where that does not
 /// depend on the buckets.
 class PassSeconds {
  public:
   explicit PassSeconds(Run& run) : run_(run), model_(run.planned().priced_shapes.size()) {
-    const Scenario& scenario = run.scenario();
-    const DdpOptions& ddp = scenario.ddp;
+    const BoundedWork& own = run.reduced().facts().own_work;
     const std::size_t ops = run.reduced().model().completes.size();
     copied_.resize(ops);
     accumulated_.resize(ops);
     copied_and_accumulated_.resize(ops);
-    const bool known = ddp.hook == CommunicationHook::None && ddp.zero_stage < 3 &&
-                       ddp.unused_parameters.empty() && !ddp.mixed_param_dtype &&
-                       !ddp.mixed_reduce_dtype && !scenario.model.sparse_embeddings;
-    if (!known) {
-      return;
-    }
-    if (!ddp.set_to_none) {
+    if (own.zeroes) {
       zeroed_ = elements(OpClass::ZeroGradient, run.reduced().model().total_elements());
     }
-    if (ddp.zero_stage == 0 && !ddp.optimizer_in_backward) {
+    if (own.updates_all) {
       optimizer_ = elements(OpClass::Optimizer, run.reduced().model().total_elements());
+    }
+    if (!own.copies_in && !own.accumulates) {
+      return;
     }
     const StepPrices prices = run.pricer().ddp_prices({}, 1);
     double copied = 0;
     double accumulated = 0;
     for (std::size_t op = 0; op < ops; ++op) {
       for (const int parameter : run.reduced().model().completes[op]) {
-        // One copy a bucket takes less than one a gradient, so that it depends on the buckets.
-        if (!ddp.batched_grad_copy) {
+        if (own.copies_in) {
           copied += elements(OpClass::GradientCopyIn, run.reduced().model().elements(parameter));
         }
         const double bytes =
             static_cast<double>(run.reduced().model().parameters[at(parameter)].bytes);
-        accumulated += to_seconds(prices.memory(3 * bytes, 1).work);
+        accumulated += own.accumulates ? to_seconds(prices.memory(3 * bytes, 1).work) : 0;
       }
       copied_[op] = copied;
       accumulated_[op] = accumulated;
@@ -138,8 +126,7 @@ class StepBounds {
     for (double& ready : bound.ready_s) {
       ready = (ready + slowest_optimizer) / steady_;
     }
-    if (run_.reduced().plain() && !run_.reduced().host().is_device &&
-        !scenario.ddp.batched_grad_copy) {
+    if (run_.reduced().plain() && !run_.reduced().host().is_device) {
       add_host(bound);
     }
     constexpr double kHalfNanosecond = 0.5e-9;
@@ -254,7 +241,7 @@ WorkBound work_bound(const Job& job) {
   WorkBound bound;
   try {
     Run run(job);
-    if (all_ranks_wait(run.scenario())) {
+    if (run.reduced().facts().own_work.ranks_wait) {
       StepBounds(run).add_to(bound);
     }
     add_batches(run, bound);

@@ -1,14 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "costmodel/compute/cost_model.h"
 #include "costmodel/model/memory.h"
 #include "costmodel/model/transformer.h"
+#include "costmodel/records/plan_file.h"
 #include "sim/engine/engine.h"
+#include "sim/parallel/key_refusal.h"
 #include "sim/parallel/reduce_bound.h"
 #include "sim/parallel/step_program.h"
 
@@ -41,6 +45,7 @@ struct ParallelFacts {
   /// Its programs are alike from the third step on, so that the recurrence may play them. It does
   /// where they hold nothing that it does not know; see schedule_of().
   bool repeats = false;
+  std::string fixed_units;        ///< Why no size of buckets changes a step; empty: it does.
   BoundedWork own_work;           ///< For tune.
   bool bounds_reduction = false;  ///< Parallelism::reduce_bound() knows this job.
 };
@@ -50,6 +55,12 @@ struct GradientWork {
   OpClass op_class = OpClass::GradientCopyIn;
   std::int64_t elements = 0;
   int after = -1;  ///< The op of the backward that it follows; -1: it comes before the forward.
+};
+
+/// A key with values that leave the result of training as it is, the scenario's own first.
+struct TunedKey {
+  std::string key;
+  std::vector<std::string> values;
 };
 
 /// How ranks train one model together: what is particular to DDP or to another kind. A kind has a
@@ -62,6 +73,8 @@ class Parallelism {
   Parallelism& operator=(const Parallelism&) = delete;
 
   [[nodiscard]] virtual std::string_view name() const = 0;
+  /// What of [ddp] it refuses.
+  [[nodiscard]] virtual std::optional<KeyRefusal> refusal(const ParallelJob& job) const = 0;
   [[nodiscard]] virtual ParallelFacts facts(const ParallelJob& job) const = 0;
   /// Its units of communication, as reports list them.
   [[nodiscard]] virtual BucketLists buckets(const ParallelJob& job) const = 0;
@@ -83,6 +96,18 @@ class Parallelism {
                                                  const BoundPrices& prices) const {
     (void)job, (void)parts, (void)prices;
     return {};
+  }
+  /// The keys that tune turns where nothing is asked of it.
+  [[nodiscard]] virtual std::vector<TunedKey> tuned_keys(const ParallelJob& job) const {
+    (void)job;
+    return {};
+  }
+  /// What the header of a plan says of it, for those who train by the plan.
+  [[nodiscard]] virtual PlanDdp plan_header(const ParallelJob& job) const {
+    (void)job;
+    PlanDdp header;
+    header.other_keys = {"parallel"};
+    return header;
   }
   /// In the order in which it is done.
   [[nodiscard]] virtual std::vector<GradientWork> gradient_work(const ParallelJob& job,

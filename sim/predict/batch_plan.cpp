@@ -147,7 +147,7 @@ Plan empty_plan(const Scenario& scenario,
   plan.model = scenario.model;
   plan.model.attention = policy.attention();
   plan.optimizer = scenario.optimizer;
-  plan.ddp = plan_ddp(scenario);
+  plan.ddp = scenario.parallel->plan_header(parallel_job(scenario));
   plan.initial_buckets = indices(buckets.initial);
   plan.buckets = indices(buckets.rebuilt);
   return plan;

@@ -10,8 +10,8 @@
 
 #include "costmodel/compute/cost_model.h"
 #include "costmodel/network/interference.h"
-#include "sim/parallel/step_work.h"
 #include "sim/parallel/step_schedule.h"
+#include "sim/parallel/step_work.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {

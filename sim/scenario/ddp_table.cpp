@@ -181,51 +181,6 @@ void check_bucket_rule(const TomlReader& table, const DdpOptions& ddp) {
   }
 }
 
-/// Combinations that torch refuses or that would hang.
-void check_combinations(const TomlReader& table, const DdpOptions& ddp) {
-  const bool hooked = ddp.hook != CommunicationHook::None;
-  if (!ddp.unused_parameters.empty() && !ddp.find_unused_parameters && !ddp.static_graph) {
-    table.fail("unused_parameters",
-               "their buckets would never be complete; torch needs find_unused_parameters = true "
-               "(or static_graph) with them");
-  }
-  if (ddp.optimizer_in_backward && (hooked || ddp.accumulation_steps > 1 || ddp.zero_stage > 0)) {
-    table.fail("optimizer_in_backward",
-               "works without a communication hook, accumulation_steps and zero_stage only");
-  }
-  if (ddp.mixed_param_dtype && (hooked || ddp.zero_stage > 0)) {
-    table.fail("mixed_precision", "works without a communication hook and zero_stage only");
-  }
-  if (hooked && ddp.zero_stage > 1) {
-    table.fail("communication_hook", "hooks belong to DDP's all-reduce: zero_stage 0 or 1 only");
-  }
-  if (!ddp.overlap && ddp.zero_stage == 3) {
-    table.fail("overlap",
-               "has no effect with zero_stage = 3, which reduces the gradients of a layer as soon "
-               "as they are ready");
-  }
-  if (!ddp.join_steps.empty() && ddp.zero_stage > 1) {
-    table.fail("join", "works with zero_stage 0 or 1 only");
-  }
-  if (ddp.optimize_ddp != OptimizeDdp::Eager) {
-    if (ddp.torch == "1.8" || ddp.torch == "1.13") {
-      table.fail("optimize_ddp", "torch.compile needs torch = \"2.4\" or \"newest\"");
-    }
-    if (ddp.bucket_rule != BucketRule::PyTorch || ddp.zero_stage == 3) {
-      table.fail("optimize_ddp",
-                 "needs DDP's reducer: bucket_rule = \"pytorch\", zero_stage 0 to 2");
-    }
-  }
-  if (ddp.optimize_ddp == OptimizeDdp::DdpOptimizer &&
-      ddp.bucket_cap.value() < kDefaultFirstBucketBytes) {
-    table.fail("optimize_ddp",
-               "DDPOptimizer fails with a bucket_cap below 1 MiB, the limit of its first graph");
-  }
-  if (ddp.batched_grad_copy && ddp.torch != "newest") {
-    table.fail("batched_grad_copy", "needs torch = \"newest\"");
-  }
-}
-
 }  // namespace
 
 std::vector<Key> ddp_keys() {
@@ -404,7 +359,9 @@ void read_ddp(const TomlReader& root, Scenario& scenario) {
     scenario.parallel = &parallelism_named("zero3");
   }
   check_bucket_rule(table, ddp);
-  check_combinations(table, ddp);
+  if (const auto refusal = scenario.parallel->refusal(parallel_job(scenario))) {
+    table.fail(refusal->key, refusal->reason);
+  }
 }
 
 }  // namespace stepsim

@@ -82,8 +82,9 @@ void check_caps_matter(const Scenario& scenario, const Profile& profile) {
         "the graphs of DDPOptimizer change with ddp.bucket_cap, and with them when gradients are "
         "ready; sweep ddp.bucket_cap instead");
   }
-  if (scenario.ddp.zero_stage == 3) {
-    fail("ddp.zero_stage = 3 gathers and scatters by layer");
+  const std::string fixed = scenario.parallel->facts(parallel_job(scenario)).fixed_units;
+  if (!fixed.empty()) {
+    fail(fixed);
   }
   if (prices_recorded_model(scenario, profile) && profile.recorded->whole_steps) {
     fail("the profile's passes hold the all-reduces");

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "sim/parallel/ddp/ddp_options.h"
 #include "sim/parallel/parallelism.h"
 
@@ -10,6 +12,7 @@ namespace stepsim {
 class Ddp : public Parallelism {
  public:
   [[nodiscard]] std::string_view name() const override { return "ddp"; }
+  [[nodiscard]] std::optional<KeyRefusal> refusal(const ParallelJob& job) const override;
   [[nodiscard]] ParallelFacts facts(const ParallelJob& job) const override;
   [[nodiscard]] BucketLists buckets(const ParallelJob& job) const override;
   [[nodiscard]] ParallelParts parts(const ParallelJob& job, const StepOps& ops) const override;
@@ -24,6 +27,16 @@ class Ddp : public Parallelism {
                                          const BoundPrices& prices) const override;
   [[nodiscard]] std::vector<GradientWork> gradient_work(const ParallelJob& job,
                                                         const StepOps& ops) const override;
+  [[nodiscard]] std::vector<TunedKey> tuned_keys(const ParallelJob& job) const override;
+  [[nodiscard]] PlanDdp plan_header(const ParallelJob& job) const override;
+
+ protected:
+  [[nodiscard]] static KeyRefusal unused_refusal(const DdpOptions& ddp);
+  [[nodiscard]] static KeyRefusal compile_refusal(const DdpOptions& ddp);
+  [[nodiscard]] static KeyRefusal reducer_refusal(bool holds);
+  [[nodiscard]] static KeyRefusal batched_copy_refusal(const DdpOptions& ddp);
+  /// Of an optimizer in the backward, mixed precision, hooks and join().
+  [[nodiscard]] static std::array<KeyRefusal, 4> sharding_refusals(const DdpOptions& ddp);
 
  private:
   static void add_bounds(const ParallelJob& job, ParallelFacts& facts);

@@ -7,10 +7,29 @@
 
 namespace stepsim {
 
+std::optional<KeyRefusal> Zero3::refusal(const ParallelJob& job) const {
+  const DdpOptions& ddp = job.ddp;
+  const auto [in_backward, mixed, hook, join] = sharding_refusals(ddp);
+  return first_refusal(
+      {unused_refusal(ddp),
+       in_backward,
+       mixed,
+       hook,
+       {!ddp.overlap,
+        "overlap",
+        "has no effect with zero_stage = 3, which reduces the gradients of a layer as soon as they "
+        "are ready"},
+       join,
+       compile_refusal(ddp),
+       reducer_refusal(ddp.optimize_ddp != OptimizeDdp::Eager),
+       batched_copy_refusal(ddp)});
+}
+
 ParallelFacts Zero3::facts(const ParallelJob& job) const {
   ParallelFacts facts = Ddp::facts(job);
   facts.repeats = false;  // Gathers are nothing that the recurrence knows.
   facts.own_work = {};
+  facts.fixed_units = "ddp.zero_stage = 3 gathers and scatters by layer";
   return facts;
 }
 

@@ -9,6 +9,7 @@ namespace stepsim {
 class Zero3 : public Ddp {
  public:
   [[nodiscard]] std::string_view name() const override { return "zero3"; }
+  [[nodiscard]] std::optional<KeyRefusal> refusal(const ParallelJob& job) const override;
   [[nodiscard]] ParallelFacts facts(const ParallelJob& job) const override;
   [[nodiscard]] ParallelParts parts(const ParallelJob& job, const StepOps& ops) const override;
   [[nodiscard]] StepProgram program(const ParallelJob& job,

@@ -9,9 +9,6 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
-#include "costmodel/base/parse_units.h"
-#include "costmodel/model/transformer.h"
-#include "sim/predict/bucket_lists.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/scenario/key_table.h"
 
@@ -55,22 +52,6 @@ std::vector<std::string> sizes_around(double own) {
   for (const double factor : {1.0, 0.5, 0.625, 0.75, 0.875, 1.125, 1.25, 1.5, 1.75, 2.0}) {
     const double size = std::max(1.0, std::round(own * factor));
     values.push_back(fmt::format("{:.0f}", size));
-  }
-  return values;
-}
-
-std::vector<std::string> caps_of(const Scenario& scenario) {
-  constexpr double kMib = 0x1p20;
-  double gradients = 0;
-  for (const BucketParameter& parameter : bucket_parameters(scenario.model)) {
-    gradients += static_cast<double>(parameter.bytes);
-  }
-  std::vector<std::string> values = {exact_bytes(scenario.ddp.bucket_cap), "25 MiB"};
-  for (double mib = 1; mib <= 2048; mib *= 2) {
-    values.push_back(fmt::format("{} MiB", mib));
-    if (mib * kMib > gradients) {
-      break;  // A single bucket.
-    }
   }
   return values;
 }
@@ -153,17 +134,13 @@ void TuneSpace::add_default_axes(const Scenario& scenario) {
     const bool reduces = is_only_reducing(axis.key);
     shared_.push_back({std::move(axis), reduces});
   };
-  const DdpOptions& ddp = scenario.ddp;
   if (scenario_profile(scenario).memory_capacity.value() > 0) {
     share(axis_of("model.checkpointing", own_first(scenario.activation_checkpointing)));
   }
-  share(axis_of("ddp.accumulation_steps", {std::to_string(ddp.accumulation_steps), "1", "2", "4"}));
-  if (scenario.ranks > 1) {
-    share(axis_of("ddp.zero_stage", {std::to_string(ddp.zero_stage), "0", "1"}));
-    share(axis_of("ddp.gradient_as_bucket_view", own_first(ddp.gradient_as_bucket_view)));
-    if (ddp.bucket_rule == BucketRule::PyTorch && ddp.bucket_caps.empty()) {
-      share(axis_of("ddp.bucket_cap", caps_of(scenario)));
-    }
+  share(axis_of("ddp.accumulation_steps",
+                {std::to_string(scenario.ddp.accumulation_steps), "1", "2", "4"}));
+  for (const TunedKey& tuned : scenario.parallel->tuned_keys(parallel_job(scenario))) {
+    share(axis_of(tuned.key, tuned.values));
   }
   for (Policy& own : policies_) {
     const BatchingPolicy& policy = find_policy(scenario, own.name);

@@ -13,6 +13,7 @@
 #include "costmodel/records/plan_file.h"
 #include "sim/engine/engine.h"
 #include "sim/parallel/key_refusal.h"
+#include "sim/parallel/own_key.h"
 #include "sim/parallel/reduce_bound.h"
 #include "sim/parallel/step_program.h"
 
@@ -24,6 +25,7 @@ struct DdpOptions;
 struct ParallelJob {
   const TransformerConfig& model;
   const DdpOptions& ddp;                          ///< [ddp]
+  const OwnValues& own;                           ///< Of the kind's own keys.
   const std::vector<std::int64_t>& buffer_bytes;  ///< [dtype] bytes of the model's buffers.
   int ranks = 1;
   int steps = 0;
@@ -73,7 +75,10 @@ class Parallelism {
   Parallelism& operator=(const Parallelism&) = delete;
 
   [[nodiscard]] virtual std::string_view name() const = 0;
-  /// What of [ddp] it refuses.
+  /// What it is, in a few words of Markdown, and its keys in [parallel] beside `kind`.
+  [[nodiscard]] virtual std::string meaning() const = 0;
+  [[nodiscard]] virtual std::vector<OwnKey> keys() const { return {}; }
+  /// What of [ddp] and of its own keys it refuses.
   [[nodiscard]] virtual std::optional<KeyRefusal> refusal(const ParallelJob& job) const = 0;
   [[nodiscard]] virtual ParallelFacts facts(const ParallelJob& job) const = 0;
   /// Its units of communication, as reports list them.

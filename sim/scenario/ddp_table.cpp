@@ -181,6 +181,20 @@ void check_bucket_rule(const TomlReader& table, const DdpOptions& ddp) {
   }
 }
 
+/// `zero_stage = 3` is the old spelling of a kind of its own.
+void choose_zero3(const TomlReader& root, const TomlReader& table, Scenario& scenario) {
+  const Parallelism& zero3 = parallelism_named("zero3");
+  const bool is_three = scenario.ddp.zero_stage == 3;
+  const bool chosen = root.has("parallel");
+  if (chosen && table.has("zero_stage") && is_three != (scenario.parallel == &zero3)) {
+    table.fail("zero_stage",
+               fmt::format("{} contradicts parallel.kind = \"{}\"",
+                           scenario.ddp.zero_stage,
+                           scenario.parallel->name()));
+  }
+  scenario.parallel = is_three ? &zero3 : scenario.parallel;
+}
+
 }  // namespace
 
 std::vector<Key> ddp_keys() {
@@ -342,6 +356,9 @@ std::vector<Key> communication_hook_keys() {
 }
 
 void read_ddp(const TomlReader& root, Scenario& scenario) {
+  if (scenario.parallel->name() == "zero3") {
+    scenario.ddp.zero_stage = 3;
+  }
   if (!root.has("ddp")) {
     return;
   }
@@ -355,13 +372,8 @@ void read_ddp(const TomlReader& root, Scenario& scenario) {
   if (table.has("bucket_caps")) {
     read_bucket_caps(table, scenario);
   }
-  if (ddp.zero_stage == 3) {
-    scenario.parallel = &parallelism_named("zero3");
-  }
+  choose_zero3(root, table, scenario);
   check_bucket_rule(table, ddp);
-  if (const auto refusal = scenario.parallel->refusal(parallel_job(scenario))) {
-    table.fail(refusal->key, refusal->reason);
-  }
 }
 
 }  // namespace stepsim

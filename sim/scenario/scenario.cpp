@@ -27,7 +27,9 @@ Scenario scenario_of(const TomlDocument& document, const std::string& text) {
   read_cluster(root, scenario);
   read_collectives(root, scenario);
   read_model(root, scenario);
+  read_parallel(root, scenario);
   read_ddp(root, scenario);
+  check_parallel(root, scenario);
   read_optimizer(root, scenario);
   read_data(root, scenario);
   read_machine(root, scenario);

@@ -113,6 +113,7 @@ struct Scenario {
   VarlenCall varlen;  ///< It matters where attention is varlen.
   DdpOptions ddp;
   const Parallelism* parallel = parallelisms().front();  ///< How ranks share the training.
+  OwnValues parallel_values;                             ///< Of its own keys.
   Interference interference;
   bool interference_given = false;  ///< Otherwise the profile's holds, if it has one.
   double interference_error = 0.2;  ///< Standard deviation of the stated compute and transfer.
@@ -142,6 +143,7 @@ struct Scenario {
 [[nodiscard]] inline ParallelJob parallel_job(const Scenario& scenario) {
   return {scenario.model,
           scenario.ddp,
+          scenario.parallel_values,
           scenario.buffer_bytes,
           scenario.ranks,
           scenario.steps,

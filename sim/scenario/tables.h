@@ -19,6 +19,12 @@ void read_scenario_table(const TomlReader& root, Scenario& scenario);
 void read_cluster(const TomlReader& root, Scenario& scenario);
 void read_optimizer(const TomlReader& root, Scenario& scenario);
 
+/// Reads [parallel], which may be missing, before [ddp].
+void read_parallel(const TomlReader& root, Scenario& scenario);
+
+/// Raises InputError where the kind of parallelism refuses what [parallel] and [ddp] say.
+void check_parallel(const TomlReader& root, const Scenario& scenario);
+
 /// Reads [ddp], which may be missing, after [cluster] and [model].
 void read_ddp(const TomlReader& root, Scenario& scenario);
 
@@ -66,6 +72,7 @@ void read_by_rank(const TomlReader& owner,
 [[nodiscard]] std::vector<Key> topology_keys();
 [[nodiscard]] std::vector<Key> model_keys();
 [[nodiscard]] std::vector<Key> varlen_keys();
+[[nodiscard]] std::vector<Key> parallel_keys();
 [[nodiscard]] std::vector<Key> ddp_keys();
 [[nodiscard]] std::vector<Key> communication_hook_keys();
 [[nodiscard]] std::vector<Key> interference_keys();

@@ -12,6 +12,10 @@ namespace stepsim {
 class Ddp : public Parallelism {
  public:
   [[nodiscard]] std::string_view name() const override { return "ddp"; }
+  [[nodiscard]] std::string meaning() const override {
+    return "DDP, with or without shards of the optimizer and of gradients (`ddp.zero_stage` up to "
+           "2)";
+  }
   [[nodiscard]] std::optional<KeyRefusal> refusal(const ParallelJob& job) const override;
   [[nodiscard]] ParallelFacts facts(const ParallelJob& job) const override;
   [[nodiscard]] BucketLists buckets(const ParallelJob& job) const override;

@@ -9,6 +9,10 @@ namespace stepsim {
 class Zero3 : public Ddp {
  public:
   [[nodiscard]] std::string_view name() const override { return "zero3"; }
+  [[nodiscard]] std::string meaning() const override {
+    return "parameters are sharded, too, and gathered layer by layer; `ddp.zero_stage = 3` is the "
+           "same";
+  }
   [[nodiscard]] std::optional<KeyRefusal> refusal(const ParallelJob& job) const override;
   [[nodiscard]] ParallelFacts facts(const ParallelJob& job) const override;
   [[nodiscard]] ParallelParts parts(const ParallelJob& job, const StepOps& ops) const override;

@@ -197,6 +197,7 @@ std::vector<KeyChange> block_changes() {
       {"ddp.communication_hook.subgroup_ranks", "4", local_sgd},
       {"ddp.communication_hook.period", "3", local_sgd},
       {"ddp.zero_stage", "2"},
+      {"parallel.kind", "zero3"},
       {"ddp.zero_broadcast_by_rank", "true", {"ddp.zero_stage=1"}},
       {"interference.strength", "0.5"},
       {"interference.error", "0.9", {kHalfOfBackward}},

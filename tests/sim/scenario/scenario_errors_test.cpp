@@ -32,7 +32,7 @@ const std::string kCluster =
     "ranks, ranks_per_node, placement, cores, profile, slow_ranks, skew, jitter, communicator, "
     "topology, all_reduce";
 const std::string kTables =
-    "scenario, cluster, model, ddp, optimizer, data, policy, interference, "
+    "scenario, cluster, model, ddp, parallel, optimizer, data, policy, interference, "
     "new_shapes, host, noise, times";
 const std::string kLengthsLine = "{ log_uniform = [64, 256], outlier_probability = 0.08 }";
 

@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <set>
+#include <type_traits>
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "costmodel/base/mapped.h"
+#include "sim/scenario/key_table.h"
+#include "sim/scenario/tables.h"
+
+namespace stepsim {
+namespace {
+
+std::vector<std::string> kind_names() {
+  return mapped(parallelisms(), [](const Parallelism* kind) { return std::string(kind->name()); });
+}
+
+/// What the kinds are: "`"ddp"`: ...; `"zero3"`: ...".
+std::string kind_meanings() {
+  return fmt::format("{}",
+                     fmt::join(mapped(parallelisms(),
+                                      [](const Parallelism* kind) {
+                                        return fmt::format(
+                                            "`\"{}\"`: {}", kind->name(), kind->meaning());
+                                      }),
+                               "; "));
+}
+
+OwnValue read_own(const TomlReader& table, const OwnKey& key) {
+  return std::visit(
+      [&](const auto& fallback) -> OwnValue {
+        using Value = std::remove_cvref_t<decltype(fallback)>;
+        if constexpr (std::is_same_v<Value, bool>) {
+          return table.boolean_or(key.name, fallback);
+        } else if constexpr (std::is_same_v<Value, std::int64_t>) {
+          return table.integer(key.name, key.least, key.most);
+        } else if constexpr (std::is_same_v<Value, Bytes>) {
+          return table.bytes(key.name);
+        } else {
+          return read_choice(table, key.name, fallback, key.choices);
+        }
+      },
+      key.fallback);
+}
+
+/// Kinds may have keys of one name: the one that is chosen reads it.
+void read_own_key(const std::string& name, const TomlReader& table, Scenario& scenario) {
+  const std::vector<OwnKey> keys = scenario.parallel->keys();
+  const auto own = std::ranges::find(keys, name, &OwnKey::name);
+  if (own == keys.end()) {
+    table.fail(name, fmt::format("does not apply to kind '{}'", scenario.parallel->name()));
+  }
+  scenario.parallel_values.set(name, read_own(table, *own));
+}
+
+Key own_row(const OwnKey& own) {
+  const std::string name = own.name;
+  const auto read = [name](const TomlReader& table, Scenario& scenario) {
+    read_own_key(name, table, scenario);
+  };
+  const std::string fallback =
+      std::visit([](const auto& value) { return documented(value); }, own.fallback);
+  Key key = touching(own.only_reduces ? Stage::Reduced : Stage::Priced,
+                     custom(name, read, own.meaning, fallback));
+  key.choices = own.choices;
+  return key;
+}
+
+}  // namespace
+
+std::vector<Key> parallel_keys() {
+  const auto read_kind = [](const TomlReader& table, Scenario& scenario) {
+    scenario.parallel = &parallelism_named(read_choice(table, "kind", "", kind_names()));
+    for (const OwnKey& key : scenario.parallel->keys()) {
+      scenario.parallel_values.set(key.name, key.fallback);
+    }
+  };
+  std::vector<Key> keys = {
+      custom("kind", read_kind, kind_meanings(), documented(kind_names().front()))};
+  keys.front().choices = kind_names();
+  std::set<std::string> known;
+  for (const Parallelism* kind : parallelisms()) {
+    for (const OwnKey& own : kind->keys()) {
+      if (known.insert(own.name).second) {
+        keys.push_back(own_row(own));
+      }
+    }
+  }
+  return keys;
+}
+
+void read_parallel(const TomlReader& root, Scenario& scenario) {
+  if (!root.has("parallel")) {
+    return;
+  }
+  const TomlReader table = root.table("parallel");
+  read_keys(table, scenario);
+}
+
+void check_parallel(const TomlReader& root, const Scenario& scenario) {
+  const auto refusal = scenario.parallel->refusal(parallel_job(scenario));
+  if (!refusal) {
+    return;
+  }
+  const auto stated_in = [&](const char* name) {
+    return root.has(name) && root.table(name).has(refusal->key);
+  };
+  const char* const owner = stated_in("parallel") || !root.has("ddp") ? "parallel" : "ddp";
+  root.table(owner).fail(refusal->key, refusal->reason);
+}
+
+}  // namespace stepsim

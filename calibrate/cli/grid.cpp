@@ -40,16 +40,9 @@ bool is_known(const TransformerConfig& model) {
   return model.family != ModelFamily::Blocks;
 }
 
-/// Where plans say what they train: what stepsim_measure.py has to know of the model. "plan" is the
-/// plan of a samples file, "pass" that file's list of the distinct ops of a step, and "ops" the ops
-/// in execution order: name, pass, and the place among the distinct ones.
-void describe_model(const std::vector<Plan>& plans,
-                    const std::vector<PlanShape>& shapes,
-                    Json* header) {
+/// The plan of a samples file for these shapes.
+MeasurePlan plan_of(const std::vector<Plan>& plans, const std::vector<PlanShape>& shapes) {
   const Plan& first = plans.front();
-  if (!is_known(first.model)) {
-    return;
-  }
   MeasurePlan plan;
   plan.model = first.model;
   plan.ranks = first.ranks;
@@ -60,17 +53,32 @@ void describe_model(const std::vector<Plan>& plans,
   plan.collectives = {CollectiveKind::AllReduce};
   plan.buckets = first.buckets;
   plan.collective_bytes = collective_sizes(plan.model, plan.buckets, plan.ranks);
+  return plan;
+}
+
+/// Adds "pass", a samples file's list of the distinct ops of a step, and "ops", all ops in
+/// execution order: name, pass, and the place among the distinct ones.
+void describe_ops(const TransformerConfig& model, Json* header) {
   // DDP copies each gradient out of its bucket by itself.
-  std::vector<std::vector<int>> single;
-  for (const int parameter : ready_order(plan.model)) {
-    single.push_back({parameter});
-  }
-  const std::vector<Op> ops = training_ops(plan.model, single);
+  const auto single =
+      mapped(ready_order(model), [](int parameter) { return std::vector<int>{parameter}; });
+  const std::vector<Op> ops = training_ops(model, single);
   const StepOpKinds kinds = distinct_ops(ops);
   Json list = Json::array();
   for (std::size_t i = 0; i < ops.size(); ++i) {
     list.push_back({ops[i].name, name_of(ops[i].pass), kinds.kind_of[i]});
   }
+  (*header)["pass"] = pass_json(0, kinds);
+  (*header)["ops"] = std::move(list);
+}
+
+/// What stepsim_measure.py has to know of the model that plans train. "plan" is the plan of a
+/// samples file.
+void describe_model(const std::vector<Plan>& plans,
+                    const std::vector<PlanShape>& shapes,
+                    Json* header) {
+  const Plan& first = plans.front();
+  const MeasurePlan plan = plan_of(plans, shapes);
   (*header)["plan"] = plan_json(plan);
   (*header)["optimizer"] = first.optimizer;
   (*header)["set_to_none"] = first.ddp ? first.ddp->set_to_none : true;
@@ -81,8 +89,7 @@ void describe_model(const std::vector<Plan>& plans,
   (*header)["parameters"] = mapped(parameters(plan.model), [](const Parameter& parameter) -> Json {
     return {parameter.name, parameter.shape};
   });
-  (*header)["pass"] = parse_json(pass_line(0, kinds), "the list of ops");
-  (*header)["ops"] = std::move(list);
+  describe_ops(plan.model, header);
 }
 
 /// One line a shape.
@@ -95,7 +102,9 @@ std::string shapes_text(const std::vector<Plan>& plans, const std::vector<PlanSh
     header["policies"].push_back(plan.policy);
   }
   header["ranks"] = plans.front().ranks;
-  describe_model(plans, shapes, &header);
+  if (is_known(plans.front().model)) {
+    describe_model(plans, shapes, &header);
+  }
   std::string text = header.dump();
   text.pop_back();
   text += ",\"shapes\":[";

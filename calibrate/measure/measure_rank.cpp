@@ -147,7 +147,7 @@ class RankMeasurement {
 
   void time_ops() {
     if (pass_.rank == 0) {
-      send_(pass_line(pass_.pass, backend_.ops()));
+      send_(pass_json(pass_.pass, backend_.ops()).dump());
     }
     const std::vector<GridPoint> points = prepare_points(backend_, pass_, send_);
     StepTimes times(backend_);

@@ -72,30 +72,25 @@ StepOpKinds distinct_ops(const std::vector<Op>& step) {
   return kinds;
 }
 
-std::string pass_line(int pass, const StepOpKinds& kinds) {
-  std::string text = fmt::format(R"({{"kind":"pass","pass":{},"ops":[)", pass);
+Json pass_json(int pass, const StepOpKinds& kinds) {
+  Json ops = Json::array();
   for (std::size_t i = 0; i < kinds.ops.size(); ++i) {
     const Op& op = kinds.ops[i];
-    fmt::format_to(
-        std::back_inserter(text),
-        R"({}{{"op":"{}","pass":"{}","rows":"{}","n":{},"k":{},"heads":{},"kv_heads":{},)"
-        R"("head_dim":{},"causal":{},"varlen":{},"window":{},"dtype":"{}","count":{}}})",
-        i > 0 ? "," : "",
-        name_of(op.op_class),
-        name_of(op.pass),
-        name_of(op.rows),
-        op.n,
-        op.k,
-        op.heads,
-        op.kv_heads,
-        op.head_dim,
-        op.causal,
-        op.varlen,
-        op.window,
-        name_of(op.dtype),
-        kinds.counts[i]);
+    ops.push_back({{"op", name_of(op.op_class)},
+                   {"pass", name_of(op.pass)},
+                   {"rows", name_of(op.rows)},
+                   {"n", op.n},
+                   {"k", op.k},
+                   {"heads", op.heads},
+                   {"kv_heads", op.kv_heads},
+                   {"head_dim", op.head_dim},
+                   {"causal", op.causal},
+                   {"varlen", op.varlen},
+                   {"window", op.window},
+                   {"dtype", name_of(op.dtype)},
+                   {"count", kinds.counts[i]}});
   }
-  return text + "]}";
+  return {{"kind", "pass"}, {"pass", pass}, {"ops", std::move(ops)}};
 }
 
 std::string step_line(int pass,

@@ -30,7 +30,7 @@ struct StepOpKinds {
 
 // The lines of a samples file. Seconds are written as microseconds with two decimals.
 
-[[nodiscard]] std::string pass_line(int pass, const StepOpKinds& kinds);
+[[nodiscard]] Json pass_json(int pass, const StepOpKinds& kinds);
 /// `op_seconds` is [repetition][kind]: the mean over a kind's occurrences in that step.
 [[nodiscard]] std::string step_line(int pass,
                                     int rank,

@@ -40,7 +40,7 @@ std::string small_file(const std::string& folder) {
   const std::string path = folder + "/samples.jsonl";
   SampleWriter writer(path, 0);
   writer.write(header_line());
-  writer.write(pass_line(0, distinct_ops(kStep)));
+  writer.write(pass_json(0, distinct_ops(kStep)).dump());
   const BatchShape batch{2, 20, 30, 500};
   writer.write(step_line(0, 0, 1.5, batch, {{10e-6, 4e-6}}));
   return path;

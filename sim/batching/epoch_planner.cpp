@@ -69,14 +69,14 @@ RankEpoch PlannedEpoch::rank(int rank) const {
   result.offsets.push_back(0);
   const auto units = [&](std::size_t of_rank, std::int64_t step) {
     const std::vector<std::int64_t>& ids = batch(of_rank, step);
-    if (policy_->weighting() == "sample") {
+    if (policy_->weighting() == LossWeighting::Sample) {
       return static_cast<double>(ids.size());
     }
     return static_cast<double>(sum_of(ids, [&](std::int64_t id) {
       return epoch_.pieces.empty() ? lengths_[at(id)] : epoch_.pieces[at(id)].length;
     }));
   };
-  const bool weighted = policy_->weighting() != "none";
+  const bool weighted = policy_->weighting() != LossWeighting::None;
   const auto ranks = epoch_.batches.size();
   for (std::int64_t step = 0; step < steps_; ++step) {
     std::int64_t longest = 0;

@@ -5,33 +5,29 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
-#include "costmodel/base/row_named.h"
 
 namespace stepsim {
 
-std::span<const std::string> weightings() {
+std::span<const std::string> loss_weighting_names() {
   static const std::array<std::string, 3> kNames = {"none", "sample", "token"};
   return kNames;
 }
 
-void check_weighting(std::string_view weighting) {
-  (void)row_named(weightings(), std::identity(), "weighting", weighting);
-}
-
-double loss_scale(std::string_view weighting, double own, double all, int ranks) {
-  check_weighting(weighting);
-  if (weighting == "none") {
+double loss_scale(LossWeighting weighting, double own, double all, int ranks) {
+  if (weighting == LossWeighting::None) {
     return 1;
   }
   if (!(all > 0)) {
-    throw InputError("weighting '{}': the step holds no {}s", weighting, weighting);
+    const std::string& name = loss_weighting_names()[static_cast<std::size_t>(weighting)];
+    throw InputError("weighting '{}': the step holds no {}s", name, name);
   }
   return ranks * own / all;
 }
 
-std::vector<double> loss_scales(std::string_view weighting, std::span<const BatchShape> ranks) {
+std::vector<double> loss_scales(LossWeighting weighting, std::span<const BatchShape> ranks) {
   const auto units = [weighting](const BatchShape& shape) {
-    return static_cast<double>(weighting == "sample" ? shape.samples : shape.useful_tokens);
+    return static_cast<double>(weighting == LossWeighting::Sample ? shape.samples
+                                                                  : shape.useful_tokens);
   };
   const double all = sum_of(ranks, [&](const auto& shape) { return units(shape); });
   return mapped(ranks, [&](const auto& shape) {

@@ -7,7 +7,6 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
-#include "sim/batching/loss_scale.h"
 
 namespace stepsim {
 namespace {
@@ -49,7 +48,6 @@ BatchingPolicy::BatchingPolicy(const PolicyKind& kind, PolicySpec spec)
   if (kind.check != nullptr) {
     kind.check(completed);
   }
-  check_weighting(spec_.weighting);
   check_padding(spec_, chooses_padding());
   if (kind.step_cost_use != nullptr) {
     step_cost_use_ = kind.step_cost_use(spec_.parameters);

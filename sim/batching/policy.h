@@ -11,6 +11,7 @@
 #include "costmodel/model/transformer.h"
 #include "sim/batching/epoch_plan.h"
 #include "sim/batching/lengths.h"
+#include "sim/batching/loss_scale.h"
 #include "sim/batching/played_batches.h"
 #include "sim/batching/policy_parameters.h"
 #include "sim/batching/sort_window.h"
@@ -51,11 +52,11 @@ struct PolicyKind {
 
 /// What a scenario says about one policy.
 struct PolicySpec {
-  std::string name;                     ///< The user's name for it, unique in the scenario.
-  std::string kind;                     ///< The name of a PolicyKind.
-  PolicyParameters parameters;          ///< The parameters that the scenario gives.
-  std::string weighting = "none";       ///< "none", "sample" or "token": see loss_scale().
-  std::int64_t pad_to_multiple_of = 1;  ///< The length of each batch is rounded up to it.
+  std::string name;             ///< The user's name for it, unique in the scenario.
+  std::string kind;             ///< The name of a PolicyKind.
+  PolicyParameters parameters;  ///< The parameters that the scenario gives.
+  LossWeighting weighting = LossWeighting::None;  ///< See loss_scale().
+  std::int64_t pad_to_multiple_of = 1;            ///< The length of each batch is rounded up to it.
   /// In its place: ascending lengths, to the next of which that of each batch is rounded up; or
   /// empty.
   std::vector<std::int64_t> pad_to_lengths = {};
@@ -77,7 +78,7 @@ class BatchingPolicy {
  public:
   /// `kind` must outlive the policy, as the rows of policy_table() do.
   /// Raises InputError: a parameter is missing, out of range or not taken by the kind; parameters
-  /// contradict each other; the weighting is unknown; pad_to_multiple_of is below 1; pad_to_lengths
+  /// contradict each other; pad_to_multiple_of is below 1; pad_to_lengths
   /// do not ascend from 1 or more; both are given, or one of them to a kind that chooses itself.
   /// Raises std::logic_error: the kind plays a file, and `spec` does not hold its batches.
   BatchingPolicy(const PolicyKind& kind, PolicySpec spec);
@@ -86,7 +87,7 @@ class BatchingPolicy {
   [[nodiscard]] const PolicyKind& kind() const { return *kind_; }
   /// The parameters with the defaults of those that the scenario leaves out.
   [[nodiscard]] const PolicyParameters& parameters() const { return spec_.parameters; }
-  [[nodiscard]] const std::string& weighting() const { return spec_.weighting; }
+  [[nodiscard]] LossWeighting weighting() const { return spec_.weighting; }
   [[nodiscard]] const std::optional<LengthSource>& lengths() const { return spec_.lengths; }
   [[nodiscard]] AttentionKind attention() const { return spec_.attention; }
   [[nodiscard]] bool is_varlen() const { return spec_.attention == AttentionKind::Varlen; }

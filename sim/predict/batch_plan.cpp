@@ -146,7 +146,7 @@ Plan empty_plan(const Scenario& scenario,
   plan.warmup_steps = scenario.warmup_steps;
   plan.model = scenario.model;
   plan.model.attention = policy.attention();
-  plan.optimizer = scenario.optimizer;
+  plan.optimizer = name_of(scenario.optimizer);
   plan.ddp = scenario.parallel->plan_header(parallel_job(scenario));
   plan.initial_buckets = indices(buckets.initial);
   plan.buckets = indices(buckets.rebuilt);

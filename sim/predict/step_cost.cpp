@@ -67,7 +67,8 @@ class SgdCosts : public ProfileCostModel {
 }  // namespace
 
 std::optional<int> elements_moved_by_sgd(const Scenario& scenario, const Profile& profile) {
-  if (scenario.optimizer != "sgd" || scenario.times || prices_recorded_model(scenario, profile)) {
+  if (scenario.optimizer != OptimizerKind::Sgd || scenario.times ||
+      prices_recorded_model(scenario, profile)) {
     return std::nullopt;
   }
   // Parameter and gradient in, parameter out; with momentum its buffer in and out.

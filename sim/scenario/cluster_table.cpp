@@ -234,7 +234,8 @@ std::vector<Key> optimizer_keys() {
       choice(
           "kind",
           field(&S::optimizer),
-          {{"adamw", "adamw"}, {"sgd", "sgd"}},
+          {{name_of(OptimizerKind::AdamW), OptimizerKind::AdamW},
+           {name_of(OptimizerKind::Sgd), OptimizerKind::Sgd}},
           "`\"adamw\"`, `\"sgd\"`. Profiles hold the time of AdamW; SGD is taken to need as much "
           "less as it reads and writes less (3 of 7 elements a parameter, 5 with momentum)"),
       number("state_bytes_per_parameter",
@@ -272,7 +273,7 @@ void read_optimizer(const TomlReader& root, Scenario& scenario) {
   read_keys(table, scenario);
   if (!table.has("state_bytes_per_parameter")) {
     // AdamW keeps two moments in fp32; plain SGD keeps nothing.
-    scenario.optimizer_bytes_per_parameter = scenario.optimizer == "adamw" ? 8 : 0;
+    scenario.optimizer_bytes_per_parameter = scenario.optimizer == OptimizerKind::AdamW ? 8 : 0;
   }
 }
 

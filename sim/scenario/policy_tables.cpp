@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "costmodel/base/row_named.h"
 #include "sim/batching/loss_scale.h"
 #include "sim/batching/policies/policy_table.h"
 #include "sim/scenario/tables.h"
@@ -172,7 +173,9 @@ BatchingPolicy read_policy(const TomlReader& unnamed,
   const PolicyKind& kind =
       table.parsed("kind", [](const std::string& name) { return std::cref(policy_kind(name)); });
   spec.parameters = read_parameters(table, kind);
-  spec.weighting = read_choice(table, "weighting", "none", weightings());
+  const auto weightings = loss_weighting_names();
+  spec.weighting = enum_named<LossWeighting>(
+      weightings, "weighting", read_choice(table, "weighting", "none", weightings));
   if (std::holds_alternative<PolicyKind::PlaysFile>(kind.epoch)) {
     read_played(table, kind, spec);
   }

@@ -25,6 +25,12 @@
 
 namespace stepsim {
 
+enum class OptimizerKind { AdamW, Sgd };
+/// "adamw" or "sgd".
+[[nodiscard]] constexpr const char* name_of(OptimizerKind kind) {
+  return kind == OptimizerKind::AdamW ? "adamw" : "sgd";
+}
+
 /// A rank whose compute takes `factor` times as long.
 struct SlowRank {
   int rank = 0;
@@ -123,7 +129,7 @@ struct Scenario {
   NewShapes new_shapes;
   std::optional<MeasuredTimes> times;
   std::vector<std::int64_t> buffer_bytes;  ///< [dtype] bytes of the model's buffers.
-  std::string optimizer = "adamw";
+  OptimizerKind optimizer = OptimizerKind::AdamW;
   double optimizer_bytes_per_parameter = 8;
   bool activation_checkpointing = false;
 

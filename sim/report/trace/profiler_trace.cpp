@@ -268,11 +268,11 @@ void ProfilerTrace::add_phases(const std::vector<Launch>& launches) {
     }
     const Phase phase = launches[first].phase;
     const bool backward = phase == Phase::Backward;
-    const std::string& optimizer = source_.run.scenario().optimizer;
+    const bool is_adamw = source_.run.scenario().optimizer == OptimizerKind::AdamW;
     host_row(backward ? "cpu_op" : "user_annotation",
              backward                  ? "autograd::engine::evaluate_function: Backward"
              : phase == Phase::Forward ? "DistributedDataParallel.forward"
-             : optimizer == "adamw"    ? "Optimizer.step#AdamW.step"
+             : is_adamw                ? "Optimizer.step#AdamW.step"
                                        : "Optimizer.step#SGD.step",
              backward,
              launches[first].enqueued_at,

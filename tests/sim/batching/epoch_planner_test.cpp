@@ -119,7 +119,7 @@ TEST_CASE("a step knows its useful tokens and what it is padded to") {
 
 TEST_CASE("loss scales of a planned epoch are those of the shapes of its batches") {
   const std::vector<std::int64_t> lengths = some_lengths();
-  for (const std::string weighting : {"none", "sample", "token"}) {
+  for (const auto weighting : {LossWeighting::None, LossWeighting::Sample, LossWeighting::Token}) {
     PolicySpec spec;
     spec.name = spec.kind = "token_budget";
     spec.parameters.set("max_tokens", 4 * kLongest);

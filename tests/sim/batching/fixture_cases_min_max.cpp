@@ -69,7 +69,7 @@ Json allocation(const FixtureCase& data) {
       {"greedy_b_without_tiebreak", solve_min_max(costs, global_batch, TieBreak::None).batch_sizes},
   };
   for (const auto size : solved.batch_sizes) {
-    result["loss_scale_of_first"].push_back(rounded(loss_scale("sample",
+    result["loss_scale_of_first"].push_back(rounded(loss_scale(LossWeighting::Sample,
                                                                static_cast<double>(size),
                                                                static_cast<double>(global_batch),
                                                                static_cast<int>(costs.size())),

@@ -76,7 +76,7 @@ TEST_CASE("every part of a scenario arrives") {
   CHECK(scenario.policies[1].name() == "budget");
   CHECK(scenario.policies[1].kind().name == "token_budget");
   CHECK(scenario.policies[1].parameters().integer("max_tokens") == 1280);
-  CHECK(scenario.policies[1].weighting() == "token");
+  CHECK(scenario.policies[1].weighting() == LossWeighting::Token);
 }
 
 TEST_CASE("a policy has the parameters of its kind: lists, numbers, texts and flags") {
@@ -106,13 +106,13 @@ TEST_CASE("what is left out has its documented default") {
   CHECK(scenario.ddp.set_to_none);
   CHECK_FALSE(scenario.ddp.gradient_as_bucket_view);
   CHECK_FALSE(scenario.ddp.find_unused_parameters);
-  CHECK(scenario.optimizer == "adamw");
+  CHECK(scenario.optimizer == OptimizerKind::AdamW);
   CHECK(scenario.optimizer_bytes_per_parameter == 8);
   CHECK_FALSE(scenario.activation_checkpointing);
   CHECK(scenario.sampler.kind == SamplerSpec::Kind::Distributed);
   CHECK(scenario.sampler.shuffle);
   CHECK_FALSE(scenario.sampler.drop_last);
-  CHECK(scenario.policies[0].weighting() == "none");
+  CHECK(scenario.policies[0].weighting() == LossWeighting::None);
   CHECK_FALSE(scenario.policies[0].lengths());
 }
 
@@ -241,7 +241,7 @@ TEST_CASE("an override replaces a value of the file, or adds one") {
   CHECK(overridden({"ddp.bucket_cap=50 MiB"}).ddp.bucket_cap == Bytes(50 << 20));
   CHECK(overridden({"ddp.bucket_cap = 4096"}).ddp.bucket_cap == Bytes(4096));
   CHECK(overridden({"ddp.set_to_none=false"}).ddp.set_to_none == false);
-  CHECK(overridden({"optimizer.kind=sgd"}).optimizer == "sgd");
+  CHECK(overridden({"optimizer.kind=sgd"}).optimizer == OptimizerKind::Sgd);
   CHECK(overridden({"cluster.jitter=0.02"}).jitter == 0.02);
   CHECK(overridden({"cluster.jitter=0"}).jitter == 0.0);
   CHECK(overridden({"cluster.slow_ranks=[]"}).slow_ranks.empty());

@@ -379,12 +379,12 @@ TEST_CASE("mixed precision divides after the reduction, beside the compute strea
 
 TEST_CASE("unequal batches: DDP gives the mean of means, weights the mean over samples") {
   // Batches of 3 and 1 samples whose gradients are 1 and 5 each: measured 3.0, global mean 2.0.
-  const auto averaged = [](const char* weighting) {
+  const auto averaged = [](LossWeighting weighting) {
     return (loss_scale(weighting, 3, 4, 2) * 1.0 + loss_scale(weighting, 1, 4, 2) * 5.0) / 2;
   };
-  CHECK(averaged("none") == 3.0);
-  CHECK(averaged("sample") == 2.0);
+  CHECK(averaged(LossWeighting::None) == 3.0);
+  CHECK(averaged(LossWeighting::Sample) == 2.0);
   const std::vector<BatchShape> shapes = {{3, 10, 30, 300}, {1, 10, 10, 100}};
-  CHECK(loss_scales("sample", shapes) == std::vector<double>{1.5, 0.5});
-  CHECK(loss_scales("none", shapes) == std::vector<double>{1, 1});
+  CHECK(loss_scales(LossWeighting::Sample, shapes) == std::vector<double>{1.5, 0.5});
+  CHECK(loss_scales(LossWeighting::None, shapes) == std::vector<double>{1, 1});
 }

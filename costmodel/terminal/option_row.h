@@ -65,7 +65,7 @@ struct OptionRow {
   OptionRow& above(double low) { return limits.without_low = true, from(low); }
   OptionRow& up_to(double high) { return limits.high = high, *this; }  ///< `high` at most.
   OptionRow& written() { return writes = true, *this; }
-  OptionRow& of_most() { return shared = true, *this; }
+  OptionRow& for_most() { return shared = true, *this; }
   OptionRow& up_to_next_option() { return rest = true, *this; }
   OptionRow& positional(int count) { return arguments = count, *this; }
 

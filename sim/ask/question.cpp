@@ -83,9 +83,10 @@ std::vector<OptionRow> scenario_options() {
 }
 
 std::vector<OptionRow> output_options() {
-  return {option("json", &Outputs::json, "FILE or -: write the result as JSON").written().of_most(),
-          option("csv", &Outputs::csv, "FILE or -: write the result as CSV").written().of_most(),
-          option("quiet,q", &Outputs::quiet, "suppress terminal output").of_most()};
+  return {
+      option("json", &Outputs::json, "FILE or -: write the result as JSON").written().for_most(),
+      option("csv", &Outputs::csv, "FILE or -: write the result as CSV").written().for_most(),
+      option("quiet,q", &Outputs::quiet, "suppress terminal output").for_most()};
 }
 
 std::vector<OptionRow> page_options() {

@@ -47,12 +47,12 @@ int version_number(const std::string& text) {
 
 /// Whether this torch has the rules that the scenario states. 2.4 and 1.13 differ in nothing that a
 /// recorded pass depends on; the release that brought the newest rules is not known.
-bool has_rules(int torch, const std::string& stated) {
+bool has_rules(int torch, DdpRules stated) {
   constexpr int kUnlimitedFirst = 113;
   constexpr int kLastOld = 204;
-  return stated == "1.8"      ? torch < kUnlimitedFirst
-         : stated == "newest" ? torch > kLastOld
-                              : torch >= kUnlimitedFirst;
+  return stated == DdpRules::V1_8     ? torch < kUnlimitedFirst
+         : stated == DdpRules::Newest ? torch > kLastOld
+                                      : torch >= kUnlimitedFirst;
 }
 
 void add_recorded(const Scenario& scenario,
@@ -79,7 +79,7 @@ void add_recorded(const Scenario& scenario,
     if (version > 0 && !has_rules(version, scenario.ddp.torch)) {
       add(fmt::format("steps of torch {}, and the scenario has ddp.torch = \"{}\"",
                       printable(torch),
-                      scenario.ddp.torch));
+                      name_of(scenario.ddp.torch)));
     }
   }
 }

@@ -97,9 +97,10 @@ void add_times_of_any_batch(const Run& run, std::vector<Note>& notes) {
 
 void add_default_cap(const Scenario& scenario, std::vector<Note>& notes) {
   const DdpOptions& ddp = scenario.ddp;
-  if (scenario.ranks > 1 && ddp.torch == "newest" && ddp.bucket_rule == BucketRule::PyTorch &&
-      ddp.bucket_caps.empty() && !ddp.first_bucket_cap_stated &&
-      ddp.bucket_cap.value() == kDefaultBucketCapBytes && ddp.first_bucket_cap == ddp.bucket_cap) {
+  if (scenario.ranks > 1 && ddp.torch == DdpRules::Newest &&
+      ddp.bucket_rule == BucketRule::PyTorch && ddp.bucket_caps.empty() &&
+      !ddp.first_bucket_cap_stated && ddp.bucket_cap.value() == kDefaultBucketCapBytes &&
+      ddp.first_bucket_cap == ddp.bucket_cap) {
     notes.emplace_back(DefaultCapStated{});
   }
 }

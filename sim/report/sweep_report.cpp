@@ -83,7 +83,7 @@ std::string remark_of(const SweepRow& row, const SweepPoint& best, bool over_cap
 
 /// In the newest version a row of 25 MiB is something else.
 std::string default_cap_name(const DdpOptions& ddp) {
-  const bool has_own_first = ddp.torch == "newest" && !ddp.first_bucket_cap_stated;
+  const bool has_own_first = ddp.torch == DdpRules::Newest && !ddp.first_bucket_cap_stated;
   return has_own_first ? "DDP's default of 25 MiB after a first bucket of 1 MiB"
                        : "DDP's default of 25 MiB";
 }

@@ -18,7 +18,7 @@ constexpr int kMaxAccumulation = 100'000;
 /// bucket as well, whatever was stated: its memory and what reads the cap go by it.
 void read_bucket_caps(const TomlReader& table, Scenario& scenario) {
   DdpOptions& ddp = scenario.ddp;
-  if (ddp.torch != "newest") {
+  if (ddp.torch != DdpRules::Newest) {
     table.fail("bucket_caps",
                "a limit for each bucket (bucket_cap_mb_list of PyTorch 2.11) needs torch = "
                "\"newest\"");
@@ -247,7 +247,10 @@ std::vector<Key> ddp_keys() {
       flag("overlap", ddp(&D::overlap), "false: nothing is launched before the backward's end"),
       choice("torch",
              ddp(&D::torch),
-             {{"2.4", "2.4"}, {"1.8", "1.8"}, {"1.13", "1.13"}, {"newest", "newest"}},
+             {{name_of(DdpRules::V2_4), DdpRules::V2_4},
+              {name_of(DdpRules::V1_8), DdpRules::V1_8},
+              {name_of(DdpRules::V1_13), DdpRules::V1_13},
+              {name_of(DdpRules::Newest), DdpRules::Newest}},
              "`\"1.8\"` (the first iteration's buckets have the limits, too), `\"1.13\"`, "
              "`\"2.4\"`, `\"newest\"`; with `newest`, `first_bucket_cap` follows a `bucket_cap` "
              "that is set"),
@@ -366,7 +369,7 @@ void read_ddp(const TomlReader& root, Scenario& scenario) {
   DdpOptions& ddp = scenario.ddp;
   read_keys(table, scenario);
   ddp.first_bucket_cap_stated = table.has("first_bucket_cap");
-  if (ddp.torch == "newest" && table.has("bucket_cap") && !ddp.first_bucket_cap_stated) {
+  if (ddp.torch == DdpRules::Newest && table.has("bucket_cap") && !ddp.first_bucket_cap_stated) {
     ddp.first_bucket_cap = ddp.bucket_cap;
   }
   if (table.has("bucket_caps")) {

@@ -47,7 +47,7 @@ DdpOptions one_cap(DdpOptions ddp, Bytes cap) {
   const bool listed = !ddp.bucket_caps.empty();
   ddp.bucket_caps.clear();
   ddp.bucket_cap = cap;
-  if (ddp.torch == "newest" || listed) {
+  if (ddp.torch == DdpRules::Newest || listed) {
     ddp.first_bucket_cap = cap;
   }
   return ddp;
@@ -61,7 +61,7 @@ DdpOptions default_caps(DdpOptions ddp) {
 }
 
 DdpOptions listed_caps(DdpOptions ddp, std::vector<Bytes> caps) {
-  ddp.torch = "newest";
+  ddp.torch = DdpRules::Newest;
   ddp.bucket_cap = ddp.first_bucket_cap = *std::ranges::max_element(caps);
   ddp.bucket_caps = std::move(caps);
   return ddp;

@@ -11,7 +11,8 @@ namespace {
 
 /// Whether the newest DDP has been left its default, whose first bucket a stated cap would change.
 bool has_default_first(const BucketChoice& choice) {
-  return choice.ddp.torch == "newest" && choice.ddp.first_bucket_cap != choice.ddp.bucket_cap;
+  return choice.ddp.torch == DdpRules::Newest &&
+         choice.ddp.first_bucket_cap != choice.ddp.bucket_cap;
 }
 
 std::string joined(const BucketChoice& choice, const char* before, const char* behind) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +29,14 @@ enum class OptimizeDdp {
   NoOptimization  ///< One graph.
 };
 
+/// The version of PyTorch whose rules for the limits of buckets hold.
+enum class DdpRules { V1_8, V1_13, V2_4, Newest };
+/// "1.8", "1.13", "2.4" or "newest".
+[[nodiscard]] constexpr const char* name_of(DdpRules rules) {
+  constexpr std::array kNames = {"1.8", "1.13", "2.4", "newest"};
+  return kNames[static_cast<std::size_t>(rules)];
+}
+
 /// [ddp]: what PyTorch's DistributedDataParallel is told. The fields are named as the keys.
 struct DdpOptions {
   Bytes bucket_cap{kDefaultBucketCapBytes};
@@ -38,8 +48,8 @@ struct DdpOptions {
   bool last_bucket_cap = false;  ///< The small bucket comes last.
   BucketRule bucket_rule = BucketRule::PyTorch;
   OptimizeDdp optimize_ddp = OptimizeDdp::Eager;
-  bool overlap = true;        ///< false: nothing is launched before the backward's end.
-  std::string torch = "2.4";  ///< The version whose rules of the limits hold.
+  bool overlap = true;  ///< false: nothing is launched before the backward's end.
+  DdpRules torch = DdpRules::V2_4;
   bool gradient_as_bucket_view = false;
   bool set_to_none = true;
   bool find_unused_parameters = false;

@@ -10,7 +10,8 @@ KeyRefusal Ddp::unused_refusal(const DdpOptions& ddp) {
 }
 
 KeyRefusal Ddp::compile_refusal(const DdpOptions& ddp) {
-  return {ddp.optimize_ddp != OptimizeDdp::Eager && (ddp.torch == "1.8" || ddp.torch == "1.13"),
+  return {ddp.optimize_ddp != OptimizeDdp::Eager &&
+              (ddp.torch == DdpRules::V1_8 || ddp.torch == DdpRules::V1_13),
           "optimize_ddp",
           "torch.compile needs torch = \"2.4\" or \"newest\""};
 }
@@ -21,7 +22,7 @@ KeyRefusal Ddp::reducer_refusal(bool holds) {
 }
 
 KeyRefusal Ddp::batched_copy_refusal(const DdpOptions& ddp) {
-  return {ddp.batched_grad_copy && ddp.torch != "newest",
+  return {ddp.batched_grad_copy && ddp.torch != DdpRules::Newest,
           "batched_grad_copy",
           "needs torch = \"newest\""};
 }

@@ -81,7 +81,7 @@ double by_engine(const Scenario& scenario) {
 /// The shortest step over all lists of limits that are whole numbers of blocks.
 double best_by_engine(Scenario scenario) {
   double best = std::numeric_limits<double>::infinity();
-  scenario.ddp.torch = "newest";
+  scenario.ddp.torch = DdpRules::Newest;
   for (unsigned bits = 0; bits < 1U << (kListedBlocks - 1); ++bits) {
     scenario.ddp.bucket_caps = {Bytes(kBlockBytes)};
     for (unsigned i = 0; i + 1 < kListedBlocks; ++i) {
@@ -185,7 +185,8 @@ TEST_CASE("bucket sizes are written as Python and shells take them") {
   using Settings = std::vector<Setting>;
   const DdpOptions scenario;
   CHECK(choice_settings(choice, scenario) == Settings{{"ddp.bucket_cap", "25 MiB"}});
-  choice.ddp.torch = "newest";  // Which has a first bucket of 1 MiB while nobody states a cap.
+  choice.ddp.torch =
+      DdpRules::Newest;  // Which has a first bucket of 1 MiB while nobody states a cap.
   CHECK(python_argument(choice) == "bucket_cap_mb=None");
   CHECK(toml_lines(choice) == "bucket_cap = \"25 MiB\"\nfirst_bucket_cap = \"1 MiB\"\n");
   CHECK(choice_settings(choice, scenario) ==

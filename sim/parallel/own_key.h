@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -26,11 +27,14 @@ struct OwnKey {
   bool only_reduces = true;
 };
 
-/// The values of a kind's own keys, by name. All throw std::out_of_range or
+/// The values of a kind's own keys, by name. Those that return one throw std::out_of_range or
 /// std::bad_variant_access: the kind has no such key.
 class OwnValues {
  public:
   void set(const std::string& name, OwnValue value) { values_[name] = std::move(value); }
+
+  /// All values in one line, alike where they are.
+  [[nodiscard]] std::string printed() const;
 
   [[nodiscard]] bool flag(const std::string& name) const { return std::get<bool>(at(name)); }
   [[nodiscard]] std::int64_t integer(const std::string& name) const {

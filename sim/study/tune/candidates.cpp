@@ -31,7 +31,7 @@ struct SharedSettings {
   std::map<AttentionKind, PeakMemory> memory;
 };
 
-/// The buckets, and of stages that keep one of them in memory its size.
+/// The buckets, of those who keep one of them in memory its size, and the keys of the kind.
 std::string buckets_text(const Scenario& scenario) {
   const BucketLists lists = bucket_lists(scenario);
   std::string text;
@@ -42,7 +42,8 @@ std::string buckets_text(const Scenario& scenario) {
     text += "|";
   }
   const std::optional<Bytes> working = memory_options(scenario).working_bucket;
-  return text + (working ? std::to_string(working->value()) : "");
+  return text + (working ? std::to_string(working->value()) : "") +
+         scenario.parallel_values.printed();
 }
 
 /// The bounds of all points, from those of their parts: points that differ in their buckets alone

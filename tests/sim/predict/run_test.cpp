@@ -353,6 +353,7 @@ TEST_CASE("run: ZeRO stages share the optimizer and move what they must") {
   // Stage 3: a block's all-gather takes 0.5 ms and is asked for one block ahead, so the first one
   // of the forward is exposed, and the last reduce-scatter of 0.5 ms.
   CHECK(step_ms({"ddp.zero_stage=3"}) == Approx(30 + 0.5 + 0.5 + 2.5 + 0.5));
+  CHECK(step_ms({"parallel.kind=zero3"}) == step_ms({"ddp.zero_stage=3"}));
 }
 
 TEST_CASE("run: nothing overlaps when everything is launched after the backward") {

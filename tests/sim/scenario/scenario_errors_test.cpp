@@ -417,6 +417,15 @@ TEST_CASE("a key that would have no effect is refused, with the reason") {
   CHECK(refused({"ddp.zero_stage=3", "ddp.overlap=false"}) ==
         "has no effect with zero_stage = 3, which reduces the gradients of a layer as soon as they "
         "are ready");
+  CHECK(refused({"parallel.kind=zero3", "ddp.overlap=false"}).starts_with("has no effect with"));
+  CHECK(refused({"parallel.kind=zero3", "ddp.zero_stage=1"}) ==
+        "1 contradicts parallel.kind = \"zero3\"");
+  CHECK(refused({"parallel.kind=ddp", "ddp.zero_stage=3"}) ==
+        "3 contradicts parallel.kind = \"ddp\"");
+  CHECK(refused({"parallel.kind=zero3", "ddp.zero_stage=3"}) == "no error");
+  CHECK(refused({"parallel.kind=ddp", "ddp.zero_stage=2"}) == "no error");
+  CHECK(refused({"parallel.kind=zero"}) ==
+        "unknown value 'zero'; did you mean 'zero3'? known: ddp, zero3");
   const std::string per_parameter = "ddp.bucket_rule=per_parameter";
   CHECK(refused({per_parameter, "ddp.bucket_cap=1 MiB"}) ==
         "has no effect: with bucket_rule = \"per_parameter\" every tensor has a bucket of its own");

@@ -1,0 +1,68 @@
+#include "sim/parallel/parallelism.h"
+
+#include <cstdint>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "costmodel/model/model_presets.h"
+#include "sim/parallel/ddp/ddp_options.h"
+
+using namespace stepsim;
+
+TEST_CASE("every kind of parallelism has a name of its own, and DDP is the default") {
+  std::set<std::string_view> names;
+  for (const Parallelism* kind : parallelisms()) {
+    CHECK(names.insert(kind->name()).second);
+    CHECK(&parallelism_named(kind->name()) == kind);
+    CHECK_FALSE(kind->meaning().empty());
+  }
+  CHECK(parallelisms().front()->name() == "ddp");
+  CHECK_THROWS_AS((void)parallelism_named("none"), std::logic_error);
+}
+
+TEST_CASE("what a kind shards is spread over all ranks, and its parts fit its model") {
+  const TransformerConfig config = model_preset("gpt2-small");
+  const StepOps ops = step_ops(config);
+  const OwnValues own;
+  const std::vector<std::int64_t> no_buffers;
+  for (const int stage : {0, 1, 2, 3}) {
+    CAPTURE(stage);
+    DdpOptions ddp;
+    ddp.zero_stage = stage;
+    const ParallelJob job{config, ddp, own, no_buffers, 8, 10, 2, false};
+    const Parallelism& kind = parallelism_named(stage == 3 ? "zero3" : "ddp");
+    CHECK_FALSE(kind.refusal(job));
+    const MemoryOptions memory = kind.memory(job);
+    CHECK(memory.optimizer_shards == (stage >= 1 ? 8 : 1));
+    CHECK(memory.gradient_shards == (stage >= 2 ? 8 : 1));
+    CHECK(memory.parameter_shards == (stage >= 3 ? 8 : 1));
+    CHECK(memory.working_bucket.has_value() == (stage >= 2));
+    CHECK((memory.gathered.value() > 0) == (stage == 3));
+    const ParallelParts parts = kind.parts(job, ops);
+    CHECK(parts.owned.size() == 8);
+    CHECK(parts.model.completes.size() == ops.backward.size());
+    CHECK(parts.model.units.size() == (stage == 3 ? 13 : 0));  // The root and twelve layers.
+    CHECK(kind.facts(job).fixed_units.empty() == (stage < 3));
+  }
+}
+
+TEST_CASE("own keys of a kind are told apart by all of their values") {
+  OwnValues values;
+  CHECK(values.printed().empty());
+  values.set("units", std::string("layer"));
+  values.set("keep", true);
+  values.set("replicas", std::int64_t{2});
+  values.set("limit", Bytes(1024));
+  CHECK(values.printed() == "keep=true;limit=1024;replicas=2;units=layer;");
+  CHECK(values.flag("keep"));
+  CHECK(values.integer("replicas") == 2);
+  CHECK(values.bytes("limit") == Bytes(1024));
+  CHECK(values.text("units") == "layer");
+  CHECK_THROWS_AS((void)values.flag("limit"), std::bad_variant_access);
+}

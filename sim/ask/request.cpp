@@ -47,14 +47,12 @@ KeptRows Request::rows() const {
 
 AskedScenario asked_scenario(const Request& request) {
   const ScenarioOptions& options = request.scenario;
+  if (options.scenario.empty()) {
+    request.fail("no scenario file given");
+  }
   AskedScenario asked;
-  if (request.given_scenario) {
-    asked.given = *request.given_scenario;
-  } else {
-    if (options.scenario.empty()) {
-      request.fail("no scenario file given");
-    }
-    asked.given.file = scenario_path(options.scenario);
+  asked.given = request.given_scenario.value_or(GivenScenario{scenario_path(options.scenario)});
+  if (std::holds_alternative<std::monostate>(asked.given.content)) {
     if (const std::string near = nearest_scenario(asked.given.file); !near.empty()) {
       request.fail(fmt::format("no scenario file '{}'; did you mean '{}'?",
                                printable(options.scenario),

@@ -140,10 +140,12 @@ def test_an_error_names_file_line_and_column():
     assert (str(again), again.line) == (str(error), 3)
 
 
-def test_an_error_in_a_dict_shows_the_line_it_became():
+def test_an_error_in_a_dict_names_the_key_and_the_value():
     wrong = {**OWN, "cluster": {"ranks": 0}}
-    error = error_of(stepsim.Scenario(wrong).compare)
-    assert "cluster.ranks" in str(error) and "ranks = 0" in str(error), error
+    text = str(error_of(stepsim.Scenario(wrong).compare))
+    assert text == "scenario.toml: error: cluster.ranks: 0 is too small; expected at least 1", text
+    text = str(error_of(stepsim.Scenario({**OWN, "clutser": {"ranks": 2}}).compare))
+    assert text.startswith("scenario.toml: error: ") and "did you mean 'cluster'" in text, text
 
 
 def test_errors_of_settings_files_and_names():

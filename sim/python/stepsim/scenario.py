@@ -76,7 +76,6 @@ class Scenario:
     """
 
     def __init__(self, source, lengths=None, file="scenario.toml"):
-        self._set = []  # (key, value)
         if isinstance(source, dict):
             data = source.get("data")
             if lengths is None and isinstance(data, dict) and _are_lengths(data.get("lengths")):
@@ -84,11 +83,10 @@ class Scenario:
                 rest = {key: value for key, value in data.items() if key != "lengths"}
                 source = {**source, "data": rest}
             self._file, self._content = os.fspath(file), copy.deepcopy(source)
-            _ = self._given  # What is no scenario's is said now.
         else:
             self._file, self._content = _core.scenario_path(os.fspath(source)), None
-        if lengths is not None:
-            self._set = _lengths_set(lengths)
+        self._set = [] if lengths is None else _lengths_set(lengths)  # (key, value)
+        _ = self._given  # What no scenario holds is said now.
 
     @classmethod
     def from_text(cls, text, file="scenario.toml") -> "Scenario":

@@ -44,10 +44,11 @@ std::string settings_until(Stage stage, const std::vector<Setting>& settings) {
 }  // namespace
 
 Jobs::Jobs(Scenario scenario, std::string option)
-    : scenario_(std::move(scenario)), option_(std::move(option)) {}
+    : scenario_(std::make_shared<const Scenario>(std::move(scenario))),
+      option_(std::move(option)) {}
 
 Scenario Jobs::scenario(const std::vector<Setting>& settings) const {
-  return with_settings(scenario_, {settings, option_});
+  return settings.empty() ? *scenario_ : with_settings(*scenario_, {settings, option_});
 }
 
 std::shared_ptr<const Profile> Jobs::profile(const Scenario& scenario) {
@@ -62,7 +63,8 @@ std::shared_ptr<const Profile> Jobs::profile(const Scenario& scenario) {
 }
 
 Job Jobs::job(const std::string& policy, const std::vector<Setting>& settings) {
-  auto changed = std::make_shared<const Scenario>(scenario(settings));
+  const std::shared_ptr<const Scenario> changed =
+      settings.empty() ? scenario_ : std::make_shared<const Scenario>(scenario(settings));
   const BatchingPolicy& chosen = find_policy(*changed, policy);
   RunStages shared = stages(chosen.name(), settings);
   return {changed,

@@ -24,7 +24,7 @@ class Jobs {
   explicit Jobs(Scenario scenario, std::string option = "--set");
 
   /// The scenario as it stands.
-  [[nodiscard]] const Scenario& base() const { return scenario_; }
+  [[nodiscard]] const Scenario& base() const { return *scenario_; }
   /// The scenario under settings. Raises InputError as parse_scenario().
   [[nodiscard]] Scenario scenario(const std::vector<Setting>& settings) const;
   /// scenario_profile() of such a scenario.
@@ -44,7 +44,7 @@ class Jobs {
   [[nodiscard]] RunStages stages(const std::string& policy, const std::vector<Setting>& settings);
   void forget_oldest();
 
-  Scenario scenario_;
+  std::shared_ptr<const Scenario> scenario_;
   std::string option_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Profile>> profiles_;  ///< By path.

@@ -141,6 +141,24 @@ std::vector<std::vector<double>> updated_covariance(
   return rows_of(before - moved * moved.transpose() / (deviation * deviation + g.dot(moved)));
 }
 
+std::vector<double> deviations_by_data(const std::vector<std::vector<double>>& covariance,
+                                       std::span<const double> priors) {
+  constexpr double kLeft = 0.01;  // Of another prior's precision, where that is ten times as wide.
+  const Eigen::MatrixXd before = matrix_of(covariance);
+  const Eigen::MatrixXd identity = Eigen::MatrixXd::Identity(before.rows(), before.cols());
+  Eigen::MatrixXd precision = before.ldlt().solve(identity);
+  const Eigen::VectorXd taken = vector_of(priors).cwiseAbs2().cwiseInverse() * (1 - kLeft);
+  precision.diagonal() -= taken;
+  std::vector<double> deviations;
+  for (Eigen::Index i = 0; i < precision.rows(); ++i) {
+    precision(i, i) += taken(i);
+    const Eigen::VectorXd column = precision.ldlt().solve(identity.col(i));
+    deviations.push_back(std::sqrt(std::max(column(i), 0.0)));
+    precision(i, i) -= taken(i);
+  }
+  return deviations;
+}
+
 double variance_along(const std::vector<std::vector<double>>& covariance,
                       std::span<const double> gradient) {
   const Eigen::VectorXd g = vector_of(gradient);

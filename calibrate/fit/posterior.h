@@ -36,6 +36,11 @@ using Residuals = std::function<std::vector<double>(std::span<const double>)>;
     std::span<const double> gradient,
     double deviation);
 
+/// Returns what the data tell: the standard deviation of each coefficient under its own prior while
+/// those of all others are ten times as wide. `priors`: [coefficient] standard deviations.
+[[nodiscard]] std::vector<double> deviations_by_data(
+    const std::vector<std::vector<double>>& covariance, std::span<const double> priors);
+
 /// Returns the variance of a quantity with this gradient.
 [[nodiscard]] double variance_along(const std::vector<std::vector<double>>& covariance,
                                     std::span<const double> gradient);

@@ -107,6 +107,7 @@ class StepTimeFitter {
       for (const auto& draw : draws) {
         square += (draw[i] - mean[i]) * (draw[i] - mean[i]) / static_cast<double>(draws.size());
       }
+      links_are_known_ = true;
       priors_[kIntra + i].mean = mean[i];
       priors_[kIntra + i].deviation = std::sqrt(square);
     }
@@ -121,6 +122,10 @@ class StepTimeFitter {
     fit.form = form_;
     fit.compute_noise = compute_noise;
     fit.run_noise = run_noise;
+    fit.links_are_known = links_are_known_;
+    for (std::size_t i = 0; i < priors_.size(); ++i) {
+      fit.priors.push_back(prior_deviation(i));
+    }
     std::vector<FittedRow> rows;
     for (const StepTimeRow& row : table_.rows) {
       if (has_several_ranks(row) && kind_of(row.placement) != left_out) {
@@ -219,17 +224,22 @@ class StepTimeFitter {
       }
     }
     for (std::size_t i = 0; i < priors_.size(); ++i) {
-      const bool fixed = i == kInterference && form_ == StepTimeForm::Plain;
-      constexpr double kFixed = 1e-4;
-      result.push_back((vector[i] - priors_[i].mean) / (fixed ? kFixed : priors_[i].deviation));
+      result.push_back((vector[i] - priors_[i].mean) / prior_deviation(i));
     }
     return result;
+  }
+
+  [[nodiscard]] double prior_deviation(std::size_t coefficient) const {
+    constexpr double kFixed = 1e-4;
+    const bool fixed = coefficient == kInterference && form_ == StepTimeForm::Plain;
+    return fixed ? kFixed : priors_[coefficient].deviation;
   }
 
   const StepTimeTable& table_;
   const StepTimeJob& job_;
   StepTimeForm form_;
   std::vector<StepTimePrior> priors_;
+  bool links_are_known_ = false;  ///< Another job's are their priors.
 };
 
 /// Noise before any row was seen, as means and deviations of logarithms. `run`: links that another
@@ -428,10 +438,9 @@ StepTimePrediction predict_step_time(const StepTimeFit& fit,
 }
 
 std::vector<double> told_of_prior(const StepTimeFit& fit) {
-  std::vector<double> told;
-  for (std::size_t i = 0; i < fit.posterior.mode.size(); ++i) {
-    const double prior = i < step_time_priors().size() ? step_time_priors()[i].deviation : 0.5;
-    told.push_back(std::sqrt(fit.posterior.covariance[i][i]) / prior);
+  std::vector<double> told = deviations_by_data(fit.posterior.covariance, fit.priors);
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    told[i] /= fit.priors[i];
   }
   return told;
 }

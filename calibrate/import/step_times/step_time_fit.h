@@ -24,15 +24,19 @@ struct StepTimeFit {
   /// than three placements have several ranks.
   std::vector<double> held_out;
   Posterior posterior;
+  std::vector<double> priors;  ///< [coefficient] The standard deviations before any row was seen.
   /// Standard deviations, as fractions: of compute from run to run, and of all collectives of a
   /// run together. They are the table's where it has many rows, else what published tables have.
   double compute_noise = 0;
   double run_noise = 0;
-  int ranks = 1;  ///< The most ranks and nodes in the table.
+  bool links_are_known = false;  ///< Of another job on the same cluster.
+  int ranks = 1;                 ///< The most ranks and nodes in the table.
   int nodes = 1;
 };
 
-/// How far the table tells a coefficient: the standard deviation over that before any row was seen.
+/// How far the table itself tells each coefficient: the standard deviation, while the priors of all
+/// others are ten times as wide, over that before any row was seen. Two nodes alone do not tell the bandwidth
+/// between three: a prior of their ratio does.
 [[nodiscard]] std::vector<double> told_of_prior(const StepTimeFit& fit);
 
 /// Fits a job to its table of step times.

@@ -107,13 +107,15 @@ std::string coefficients_table(const StepTimeFit& fit, const Screen& screen) {
     };
     constexpr double kTold = 0.5;
     constexpr double kPartly = 0.9;
+    const bool is_link = said.place >= kIntra && said.place <= kCrowding;
     text.add({said.name,
               value(mode),
               fmt::format("{} to {}", value(mode - half), value(mode + half)),
               said.unit,
-              told[said.place] < kTold     ? "yes"
-              : told[said.place] < kPartly ? "partly"
-                                           : "no, assumed"});
+              told[said.place] < kTold         ? "yes"
+              : told[said.place] < kPartly     ? "partly"
+              : is_link && fit.links_are_known ? "no, by --links"
+                                               : "no, assumed"});
   }
   return text.text(screen);
 }
@@ -134,6 +136,22 @@ std::string questions_table(const StepTimeFit& fit,
               fmt::format("{:.1f}", 1e3 * (one.parts.sync - fit.job.rest_s))});
   }
   return text.text(screen);
+}
+
+/// What to know of placements whose order against two nodes no row tells.
+std::string assumed_order(const StepTimeFit& fit, std::span<const StepTimeQuestion> questions) {
+  constexpr int kThree = 3;
+  const bool asked = std::ranges::any_of(
+      questions, [](const auto& question) { return question.placement.nodes() >= kThree; });
+  if (!asked || fit.nodes >= kThree || fit.links_are_known) {
+    return "";
+  }
+  return fmt::format(
+      "note: no row has three nodes: that two reach {:.2f} times their bandwidth is assumed, from "
+      "one\n"
+      "cluster, and decides whether more nodes come out faster. Time one step on three before you\n"
+      "order them\n",
+      std::exp(fit.posterior.mode[kTwoNodes]));
 }
 
 }  // namespace
@@ -157,7 +175,7 @@ std::string step_time_report(const StepTimeFit& fit,
     text += "\n";
   }
   text += "\n" + coefficients_table(fit, screen) + "\n";
-  text += questions_table(fit, table, questions, screen);
+  text += questions_table(fit, table, questions, screen) + assumed_order(fit, questions);
   if (!next.empty()) {
     const NextRun& best = next.front();
     const auto batches = mapped(best.run.compute, [&](std::size_t compute) {

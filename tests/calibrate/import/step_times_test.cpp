@@ -9,6 +9,7 @@
 #include "calibrate/import/step_times/step_time_advice.h"
 #include "calibrate/import/step_times/step_time_prior.h"
 #include "calibrate/import/step_times/step_time_profile.h"
+#include "calibrate/import/step_times/step_time_report.h"
 #include "costmodel/model/bucket_assignment.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/model/tensor_list.h"
@@ -168,6 +169,26 @@ TEST_CASE("planted step times of 500 random clusters: 90 % intervals hold what t
   CHECK(covered_steps <= 0.97 * steps);
   CHECK(covered_coefficients >= 0.85 * coefficients);
   CHECK(covered_coefficients <= 0.97 * coefficients);
+}
+
+TEST_CASE("two nodes tell nothing of three: a prior of their ratio does, and is not the rows") {
+  PlantedCluster cluster(7, {0.01, 0.02});
+  const StepTimeFit all =
+      fit_step_times(cluster.table, planted_job(cluster.table, cluster.truth.job.model));
+  const std::vector<double> told = told_of_prior(all);
+  CHECK(told[kInter] < 0.5);
+  CHECK(told[kTwoNodes] < 1);
+  StepTimeTable two = cluster.table;
+  std::erase_if(two.rows, [](const StepTimeRow& row) { return row.placement.nodes() > 2; });
+  const StepTimeFit few = fit_step_times(two, planted_job(two, cluster.truth.job.model));
+  CHECK(told_of_prior(few)[kInter] > 0.5);
+  CHECK(told_of_prior(few)[kTwoNodes] > 0.9);
+  // The prior makes the posterior narrow all the same, which looked as if the rows did.
+  CHECK(std::sqrt(few.posterior.covariance[kInter][kInter]) < 0.5 * few.priors[kInter]);
+  CHECK(step_time_report(few, two, {}, {}, {}).find("no, assumed") != std::string::npos);
+  const std::string asked = step_time_report(
+      few, two, std::vector<StepTimeQuestion>{{0, parse_placement("1+1+1+1")}}, {}, {});
+  CHECK(asked.find("no row has three nodes") != std::string::npos);
 }
 
 TEST_CASE("ranks whose lengths differ wait for the longest: predicted, not fitted as links") {

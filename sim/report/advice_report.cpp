@@ -1,6 +1,7 @@
 #include "sim/report/advice_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -74,13 +75,54 @@ std::string step_line(const Advice& advice) {
       now.policy,
       step_ms_text(summary.step_time_ms.low90),
       step_ms_text(summary.step_time_ms.high90),
-      step_ms_text(advice.recorded_ms),
+      step_ms_text(advice.steps.mean_ms),
       parts,
       percent(summary.padding_ratio()),
       most != nullptr ? fmt::format("; {:.0f} % less if {}",
                                     most->saves_ms / advice.blame.step_ms * 100,
                                     saving_words(*most))
                       : "");
+}
+
+/// Why the recorded steps are not what their own batches should take, as far as the record says.
+std::string reason_text(const RecordedSteps& steps) {
+  constexpr double kOthersRan = 0.85;
+  constexpr double kFewLong = 0.85;
+  if (steps.processor_share && *steps.processor_share < kOthersRan) {
+    return fmt::format(
+        "The ranks had a processor for {:.0f} % of their forward and backward: other programs took "
+        "the rest. Record again while nothing else runs",
+        100 * *steps.processor_share);
+  }
+  if (steps.median_ms < kFewLong * steps.mean_ms) {
+    return fmt::format(
+        "Half of the steps took less than {} ms: a few long ones make the mean. Look for what "
+        "holds "
+        "them up (checkpoints, new shapes, other programs)",
+        step_ms_text(steps.median_ms));
+  }
+  return "The record does not say why: validate the fit on a record that it was not made of";
+}
+
+/// What to know before anything else: the fit does not even explain the steps that it was made of.
+/// Empty where it does.
+std::string doubt_line(const Advice& advice) {
+  const StepTimeSummary& step = current_of(advice).summary.step_time_ms;
+  const double recorded = advice.steps.mean_ms;
+  constexpr double kWorthSaying = 0.1;  // Intervals of a few clean steps are narrower than this.
+  const bool is_inside = step.low90 <= recorded && recorded <= step.high90;
+  if (recorded <= 0 || is_inside || std::abs(recorded / step.mean - 1) < kWorthSaying) {
+    return "";
+  }
+  return fmt::format(
+      "the recorded steps took {} ms in the mean, {} than the {} to {} ms of the prediction of "
+      "their "
+      "own batches: all below may be off by as much. {}",
+      step_ms_text(recorded),
+      recorded > step.high90 ? "longer" : "less",
+      step_ms_text(step.low90),
+      step_ms_text(step.high90),
+      reason_text(advice.steps));
 }
 
 std::string policy_line(const Scenario& scenario, const Advice& advice) {
@@ -294,11 +336,16 @@ std::string stall_line(const StallNoise& stalls) {
 }
 
 std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& advice) {
-  std::vector<std::string> lines = {"your step:    " + step_line(advice),
-                                    "best policy:  " + policy_line(scenario, advice),
-                                    "bucket cap:   " + cap_line(scenario, advice),
-                                    "it changes:   " + change_line(scenario, advice),
-                                    "an epoch:     " + epoch_line(scenario, advice)};
+  std::vector<std::string> lines;
+  if (const std::string doubt = doubt_line(advice); !doubt.empty()) {
+    lines.push_back("check first:  " + doubt);
+  }
+  lines.insert(lines.end(),
+               {"your step:    " + step_line(advice),
+                "best policy:  " + policy_line(scenario, advice),
+                "bucket cap:   " + cap_line(scenario, advice),
+                "it changes:   " + change_line(scenario, advice),
+                "an epoch:     " + epoch_line(scenario, advice)});
   if (advice.stalls.per_step > 0) {
     lines.push_back("stalls:       " + stall_line(advice.stalls));
   }

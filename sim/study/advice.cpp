@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/quantile.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/records/record_files.h"
 #include "sim/batching/lengths.h"
@@ -85,6 +86,23 @@ void write_lengths(const AdviceQuestion& question, const StarterScenario& starte
   } else {
     write_text_atomically((folder / "lengths.txt").string(), read_text(question.lengths));
   }
+}
+
+RecordedSteps recorded_steps(const RunRecord& record, int warmup_steps) {
+  const std::vector<double> times = join_live_runs({&record}, warmup_steps).step_ms;
+  RecordedSteps steps{mean(times), quantile(times, 0.5), {}};
+  double processor = 0;
+  double wall = 0;
+  for (const StepRecord& row : record.steps) {
+    if (row.step >= warmup_steps && row.backward_cpu_ms > 0) {
+      processor += row.forward_cpu_ms + row.backward_cpu_ms;
+      wall += row.forward_ms + row.backward_ms;
+    }
+  }
+  if (wall > 0) {
+    steps.processor_share = processor / wall;
+  }
+  return steps;
 }
 
 /// The share of the whole that a part of it has reached.
@@ -195,9 +213,8 @@ AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit) {
   const bool is_known =
       std::ranges::find(policies, starter.now, &BatchingPolicy::name) != policies.end();
   training.known.recorded = is_known ? starter.now : policies.front().name();
-  training.known.recorded_ms =
-      mean(join_live_runs({&first}, std::max(training.scenario.warmup_steps, first.warmup_steps))
-               .step_ms);
+  training.known.steps =
+      recorded_steps(first, std::max(training.scenario.warmup_steps, first.warmup_steps));
   training.known.stalls = training.profile.noise.stalls;
   training.known.price_per_hour = question.price_per_hour;
   return training;

@@ -69,11 +69,20 @@ struct AdviceOption {
   Gain gain;              ///< Over now.
 };
 
+/// The steady steps of a record.
+struct RecordedSteps {
+  double mean_ms = 0;
+  double median_ms = 0;
+  /// Of the time of forward and backward, the share in which the computing thread had a processor;
+  /// absent where the record does not say.
+  std::optional<double> processor_share;
+};
+
 /// What `stepsim advise` found out about a training.
 struct Advice {
   std::vector<Prediction> predictions;   ///< [policy]
   std::string recorded;                  ///< The policy that runs now; the first where unknown.
-  double recorded_ms = 0;                ///< Its mean step as it was recorded.
+  RecordedSteps steps;                   ///< Its steps as they were recorded.
   StallNoise stalls;                     ///< What now and then holds up a step, in all figures.
   CapAdvice caps;                        ///< Of the best policy.
   std::vector<AdviceOption> options;     ///< What runs now first; only what differs from it.

@@ -1,0 +1,48 @@
+// What advice says first: whether the fit explains the steps that it was made of.
+#include "sim/report/advice_report.h"
+
+#include <doctest/doctest.h>
+
+#include "sim/scenario/scenario.h"
+#include "tests/sim/scenario/scenario_text.h"
+
+using namespace stepsim;
+
+namespace {
+
+/// A step of 400 ms, 350 to 450, of which these were recorded.
+Advice advice_of(const RecordedSteps& steps) {
+  Advice advice;
+  Prediction prediction;
+  prediction.policy = advice.recorded = "fixed 8";
+  prediction.summary.step_time_ms = {400, 400, 420, 430, 440, 350, 450};
+  prediction.summary.useful_tokens_per_step = 1000;
+  advice.predictions = {prediction};
+  advice.steps = steps;
+  advice.caps.caps.resize(1);
+  advice.blame.step_ms = 400;
+  return advice;
+}
+
+std::string first_line(const RecordedSteps& steps) {
+  const Scenario scenario = parse_scenario(test::kScenarioText, "s.toml");
+  return advice_lines(scenario, advice_of(steps)).front();
+}
+
+}  // namespace
+
+TEST_CASE("advice begins with the recorded steps where the fit does not explain them") {
+  CHECK(first_line({420, 410, 0.99}).starts_with("your step:    400 ms with fixed 8"));
+  CHECK(first_line({449, 200, 0.3}).starts_with("your step:"));
+  CHECK(first_line({365, 365, {}}).starts_with("your step:"));
+  CHECK(
+      first_line({1099, 1000, 0.41}) ==
+      "check first:  the recorded steps took 1099 ms in the mean, longer than the 350 to 450 ms of "
+      "the prediction of their own batches: all below may be off by as much. The ranks had a "
+      "processor for 41 % of their forward and backward: other programs took the rest. Record "
+      "again while nothing else runs");
+  CHECK(first_line({1099, 410, 0.97}).find("Half of the steps took less than 410 ms") !=
+        std::string::npos);
+  CHECK(first_line({300, 300, {}}).find("300 ms in the mean, less than") != std::string::npos);
+  CHECK(first_line({300, 300, {}}).find("does not say why") != std::string::npos);
+}

@@ -11,7 +11,8 @@ namespace stepsim {
 
 namespace {
 
-Answer answer_of(const Question& question, const Request& request, const OptionStructs& structs) {
+Answer answer_of(const Question& question, Request& request, const OptionStructs& structs) {
+  request.written = file_options(question.options).written;
   check_outputs(request);
   Answer answer = question.ask(request, structs.own);
   answer.outputs = request.outputs;

@@ -51,6 +51,7 @@ AskedScenario asked_scenario(const Request& request) {
     request.fail("no scenario file given");
   }
   AskedScenario asked;
+  asked.request = &request;
   asked.given = request.given_scenario.value_or(GivenScenario{scenario_path(options.scenario)});
   if (std::holds_alternative<std::monostate>(asked.given.content)) {
     if (const std::string near = nearest_scenario(asked.given.file); !near.empty()) {
@@ -77,6 +78,35 @@ AskedScenario asked_scenario(const Request& request) {
     }
   }
   return asked;
+}
+
+Scenario AskedScenario::read() const {
+  Scenario scenario = given.read(set);
+  keep_scenario_files(*request, scenario);
+  return scenario;
+}
+
+void keep_scenario_files(const Request& request, const Scenario& scenario) {
+  for (const GivenOption& output : request.given) {
+    if (request.written.contains(output.name)) {
+      keep_scenario_files(request, scenario, output.name, output.values);
+    }
+  }
+}
+
+void keep_scenario_files(const Request& request,
+                         const Scenario& scenario,
+                         const std::string& option,
+                         std::span<const std::string> files) {
+  for (const std::string& file : files) {
+    if (file != "-" && is_read_by(scenario, file)) {
+      request.fail(
+          fmt::format("--{} would overwrite {}, an input that the scenario reads; give it a "
+                      "name of its own",
+                      option,
+                      printable(file)));
+    }
+  }
 }
 
 Scenario read_asked(const Request& request) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,8 @@ struct PointOptions {
 
 /// What is asked beside a question's own options, and how.
 struct Request : CommandRequest {
+  /// The names of the options whose files the question makes or replaces.
+  std::set<std::string> written = {};
   ScenarioOptions scenario;
   PointOptions points;
   /// The scenario, where it does not come from the options.
@@ -59,11 +63,13 @@ struct Request : CommandRequest {
 
 /// The scenario that a question is about.
 struct AskedScenario {
-  GivenScenario given;           ///< A shipped scenario's name is already resolved.
-  std::vector<std::string> set;  ///< "key=value", --seed, --steps and --profile included.
+  const Request* request = nullptr;  ///< Who asked; it must outlive this.
+  GivenScenario given;               ///< A shipped scenario's name is already resolved.
+  std::vector<std::string> set;      ///< "key=value", --seed, --steps and --profile included.
 
-  /// Reads it, with what is set.
-  [[nodiscard]] Scenario read() const { return given.read(set); }
+  /// Reads it, with what is set. Raises InputError as GivenScenario::read(), and where the question
+  /// would write a file that the scenario reads.
+  [[nodiscard]] Scenario read() const;
 };
 
 /// Finds the scenario, and limits the memory as the options say. Raises InputError when no scenario
@@ -71,6 +77,15 @@ struct AskedScenario {
 [[nodiscard]] AskedScenario asked_scenario(const Request& request);
 /// Finds the scenario as asked_scenario() does, and reads it.
 [[nodiscard]] Scenario read_asked(const Request& request);
+
+/// Raises InputError where an output of the question is a file that the scenario reads.
+void keep_scenario_files(const Request& request, const Scenario& scenario);
+/// Raises InputError where one of these files, which an option makes, is one that the scenario
+/// reads. `option`: "out-dir".
+void keep_scenario_files(const Request& request,
+                         const Scenario& scenario,
+                         const std::string& option,
+                         std::span<const std::string> files);
 
 /// Raises InputError: two forms go to standard output; EnvironmentFault: a page is asked for and
 /// this build has none.

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/same_file.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/ask/question.h"
@@ -136,6 +138,28 @@ Answer answer_of(const Request& request, const std::shared_ptr<const Found>& fou
   return answer;
 }
 
+/// Raises InputError where a file that it makes is one that it reads.
+void keep_advice_inputs(const Request& request, const AdviceQuestion& question) {
+  std::vector<std::string> read = question.records;
+  read.insert(read.end(), question.plans.begin(), question.plans.end());
+  read.push_back(question.base);
+  for (const char* const name : {"scenario.toml",
+                                 "scenario.made.toml",
+                                 "profile.json",
+                                 "profile.txt",
+                                 "lengths.json",
+                                 "recorded.jsonl",
+                                 "prediction.json"}) {
+    const std::string made = (fs::path(question.folder) / name).string();
+    if (std::ranges::any_of(read, [&](const std::string& file) {
+          return !file.empty() && is_same_file(made, file);
+        })) {
+      request.fail(fmt::format("{} would overwrite an input; give --out-dir another folder",
+                               printable(made)));
+    }
+  }
+}
+
 Answer ask_advise(const Request& request, const AdviceQuestion& asked) {
   if (asked.records.empty()) {
     request.fail("no run record given");
@@ -143,6 +167,7 @@ Answer ask_advise(const Request& request, const AdviceQuestion& asked) {
   const auto found = std::make_shared<Found>();
   auto& [question, training, advice] = *found;
   question = asked;
+  keep_advice_inputs(request, question);
   training = advice_case(question, request.fit_records);
   Progress progress(fmt::format("predicting {} policies", training.scenario.policies.size()));
   advice = advise(training, progress.callback());

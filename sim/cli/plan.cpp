@@ -40,7 +40,10 @@ Answer ask_plan(const Request& request, const PlanOptions& options) {
   }
   std::string written;
   if (!options.out_dir.empty()) {
-    written = written_plans_text(scenario, write_plans(planned.plans, options.out_dir));
+    const std::vector<std::string> files = plan_files(planned.plans, options.out_dir);
+    keep_scenario_files(request, scenario, "out-dir", files);
+    write_plans(planned.plans, options.out_dir);
+    written = written_plans_text(scenario, files);
   }
   if (options.out != "-") {
     answer.text = [=, uses = planned.varlen_uses](const Screen& screen) {

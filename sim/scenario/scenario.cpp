@@ -1,11 +1,13 @@
 #include "sim/scenario/scenario.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/same_file.h"
 #include "costmodel/io/json_file.h"
 #include "sim/scenario/key_table.h"
 #include "sim/scenario/overrides.h"
@@ -35,6 +37,7 @@ Scenario scenario_of(const TomlDocument& document, const std::string& text) {
   read_machine(root, scenario);
   read_new_shapes(root, scenario);
   read_policies(root, scenario);
+  scenario.files = document.named_files;
   return scenario;
 }
 
@@ -94,6 +97,12 @@ std::string scenario_text(const Scenario& scenario, const std::vector<Setting>& 
   (void)scenario_of(document, scenario.text);  // It also finds out which settings are texts.
   make_paths_absolute(document);
   return toml_text(document.root);
+}
+
+bool is_read_by(const Scenario& scenario, const std::string& file) {
+  return is_same_file(file, scenario.path) ||
+         std::ranges::any_of(scenario.files,
+                             [&](const std::string& named) { return is_same_file(file, named); });
 }
 
 Scenario with_attention_of(const BatchingPolicy& policy, Scenario scenario) {

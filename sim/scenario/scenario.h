@@ -89,6 +89,7 @@ struct Scenario {
   std::string text;  ///< The file as it was read, without overrides.
   std::vector<Setting> overrides;                ///< What was set on top of it.
   std::shared_ptr<const TomlDocument> document;  ///< All keys with these; see with_settings().
+  std::vector<std::string> files;                ///< Paths of the files that it names.
   std::string name;
   std::string question;
   std::uint64_t seed = 0;
@@ -199,6 +200,10 @@ struct GivenScenario {
   /// parse_scenario().
   [[nodiscard]] Scenario read(std::span<const std::string> overrides = {}) const;
 };
+
+/// Tells whether writing `file` would take from the scenario what it is read from: its own file or
+/// one that it names.
+[[nodiscard]] bool is_read_by(const Scenario& scenario, const std::string& file);
 
 /// The scenario with the policy's own attention in place of the model's.
 [[nodiscard]] Scenario with_attention_of(const BatchingPolicy& policy, Scenario scenario);

@@ -215,11 +215,12 @@ std::string resolved_path(const TomlReader& table, const std::string& key) {
   if (written.empty() || written.find('\0') != std::string::npos) {
     table.fail(key, "expected a path");
   }
-  if (!table.value(key).override_key.empty()) {
-    return written;
+  if (table.value(key).override_key.empty()) {
+    const auto folder = std::filesystem::path(table.document().file).parent_path();
+    written = (folder / written).lexically_normal().string();
   }
-  const auto folder = std::filesystem::path(table.document().file).parent_path();
-  return (folder / written).lexically_normal().string();
+  table.document().named_files.push_back(written);
+  return written;
 }
 
 }  // namespace stepsim

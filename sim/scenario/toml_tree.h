@@ -50,6 +50,8 @@ struct TomlDocument {
   std::string file;
   std::vector<std::string> lines;
   TomlValue root;
+  /// The files that it names, as the keys that read them resolved them.
+  mutable std::vector<std::string> named_files = {};
 };
 
 /// Raises InputError with file:line:col and a caret: syntax errors, duplicate keys, text that is

@@ -97,18 +97,22 @@ ScenarioPlans plan_all(const Scenario& scenario) {
   return result;
 }
 
-std::vector<std::string> write_plans(const std::vector<Plan>& plans, const std::string& folder) {
+std::vector<std::string> plan_files(const std::vector<Plan>& plans, const std::string& folder) {
+  return mapped(file_names(plans), [&](const std::string& name) {
+    return (std::filesystem::path(folder) / name).string();
+  });
+}
+
+void write_plans(const std::vector<Plan>& plans, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
     throw EnvironmentFault("cannot make folder " + folder + ": " + error.message());
   }
-  std::vector<std::string> paths = file_names(plans);
+  const std::vector<std::string> files = plan_files(plans, folder);
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    paths[i] = (std::filesystem::path(folder) / paths[i]).string();
-    write_plan(paths[i], plans[i]);
+    write_plan(files[i], plans[i]);
   }
-  return paths;
 }
 
 }  // namespace stepsim

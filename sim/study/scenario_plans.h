@@ -23,9 +23,12 @@ struct ScenarioPlans {
 /// Plans all policies of the scenario, and shows its progress.
 [[nodiscard]] ScenarioPlans plan_all(const Scenario& scenario);
 
-/// Writes each plan to a file of its own, FOLDER/POLICY.jsonl, and returns these. In names of files
-/// only letters, digits, '-', '_' and '.' stay. Raises EnvironmentFault.
-[[nodiscard]] std::vector<std::string> write_plans(const std::vector<Plan>& plans,
-                                                   const std::string& folder);
+/// A file for each plan, FOLDER/POLICY.jsonl. In names of files only letters, digits, '-', '_' and
+/// '.' stay.
+[[nodiscard]] std::vector<std::string> plan_files(const std::vector<Plan>& plans,
+                                                  const std::string& folder);
+/// Writes each plan to its file, and makes the folder where it is not there. Raises
+/// EnvironmentFault.
+void write_plans(const std::vector<Plan>& plans, const std::string& folder);
 
 }  // namespace stepsim

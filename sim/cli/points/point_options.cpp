@@ -1,5 +1,7 @@
 #include "sim/cli/points/point_options.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,6 +10,7 @@
 #include "costmodel/base/content_id.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/same_file.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/io/gzip_file.h"
 #include "costmodel/model/transformer_json.h"
@@ -57,6 +60,17 @@ std::string scenario_id(const Scenario& scenario) {
     }
   }
   return content_id(text);
+}
+
+/// Tells whether a text in the value could name one of the question's outputs.
+bool writes_named(const Request& request, const TomlValue& value) {
+  const auto is_value = [&](const std::string& file) { return is_same_file(file, value.text); };
+  const auto is_named = [&](const GivenOption& output) {
+    return request.written.contains(output.name) && std::ranges::any_of(output.values, is_value);
+  };
+  return (!value.text.empty() && std::ranges::any_of(request.given, is_named)) ||
+         std::ranges::any_of(value.children,
+                             [&](const TomlValue& child) { return writes_named(request, child); });
 }
 
 /// "part-{shard}.jsonl" names a file for each shard.
@@ -126,6 +140,25 @@ std::vector<SweepAxis> asked_axes(const Request& request, const std::vector<std:
   std::vector<SweepAxis> axes = mapped(over, parse_sweep_axis);
   axes.insert(axes.end(), request.axes.begin(), request.axes.end());
   return axes;
+}
+
+void keep_axis_files(const Request& request,
+                     const Scenario& scenario,
+                     std::span<const SweepAxis> axes) {
+  for (const SweepAxis& axis : axes) {
+    for (const Setting& value : axis.values) {
+      if (!writes_named(request, value.value())) {
+        continue;
+      }
+      std::optional<Scenario> named;
+      try {
+        named = with_settings(scenario, {{value}, "--over"});
+      } catch (const InputError&) {
+        continue;  // The point says what is wrong with it.
+      }
+      keep_scenario_files(request, *named);
+    }
+  }
 }
 
 Answer shard_answer(const PointRunner& runner, std::size_t points) {

@@ -88,6 +88,7 @@ Answer ask_sweep(const Request& request, const SweepQuestion& question) {
   }
   const auto jobs = std::make_shared<Jobs>(asked.read(), "--over");
   const Scenario& scenario = jobs->base();
+  keep_axis_files(request, scenario, axes);
   (void)jobs->profile(scenario);  // What is wrong with it comes before any work.
   SweepOptions options;
   options.policy =

@@ -182,6 +182,24 @@ std::string write_verification(Verification files,
   return files.text();
 }
 
+/// All files that --verify can make; none without it.
+std::vector<std::string> verification_files(const TuneQuestion& question) {
+  if (question.verify == 0) {
+    return {};
+  }
+  std::vector<std::string> names = {"own"};
+  for (std::size_t i = 1; i <= std::min(at(question.verify), kMostFinalists); ++i) {
+    names.push_back(std::to_string(i));
+  }
+  std::vector<std::string> files;
+  for (const std::string& name : names) {
+    for (const char* const ending : {".toml", ".plan.jsonl", ".prediction.json"}) {
+      files.push_back(question.out_dir + "/" + name + ending);
+    }
+  }
+  return files;
+}
+
 TuneOptions tune_options(const Request& request, const TuneQuestion& question) {
   if (!request.points.shard.empty()) {
     request.fail(
@@ -208,7 +226,10 @@ TuneOptions tune_options(const Request& request, const TuneQuestion& question) {
 Answer ask_tune(const Request& request, const TuneQuestion& question) {
   const Scenario scenario = read_asked(request);
   TuneOptions options = tune_options(request, question);
-  const TuneSpace space(scenario, asked_axes(request, question.over));
+  const std::vector<SweepAxis> axes = asked_axes(request, question.over);
+  keep_axis_files(request, scenario, axes);
+  keep_scenario_files(request, scenario, "out-dir", verification_files(question));
+  const TuneSpace space(scenario, axes);
   PointRunner runner = point_runner(request, scenario);
   Progress progress(fmt::format("searching {} points", space.size()));
   options.on_progress = progress.callback();

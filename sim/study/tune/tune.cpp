@@ -25,7 +25,6 @@ namespace {
 
 constexpr std::size_t kRound = 16;  // Points priced at a time, whatever the threads.
 constexpr int kNoisySteps = 64;     // Of each run with noise; their mean is that of all steps.
-constexpr std::size_t kFinalists = 8;
 constexpr std::size_t kLeastFinalists = 3;
 constexpr double kFinal = 0.03;  // Finalists beyond these are at most so much slower than the best.
 
@@ -246,7 +245,7 @@ std::vector<TunedPoint> find_finalists(const std::vector<TunedPoint>& sorted, st
   const double best = sorted.front().price.useful_tokens_per_s();
   for (const TunedPoint& point : sorted) {
     const bool slower = point.price.useful_tokens_per_s() < best * (1 - kFinal);
-    if (finalists.size() == kFinalists || (slower && finalists.size() >= kLeastFinalists)) {
+    if (finalists.size() == kMostFinalists || (slower && finalists.size() >= kLeastFinalists)) {
       break;
     }
     const auto same_as = [&](const TunedPoint& other) {

@@ -15,6 +15,9 @@
 
 namespace stepsim {
 
+/// The most finalists that a search names.
+inline constexpr std::size_t kMostFinalists = 8;
+
 /// What one point comes to when it is priced in full.
 struct TunePrice {
   std::string refused;  ///< Why it cannot be; else empty.

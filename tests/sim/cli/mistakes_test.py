@@ -164,6 +164,21 @@ def test_an_output_that_is_an_input(folder):
     os.link(run, folder / "linked.jsonl")
     (folder / "mine.toml").write_bytes(pathlib.Path(SCENARIO).read_bytes())
     subprocess.run([STEPSIM, "plan", SCENARIO, "--out-dir", "plans", "--quiet"], check=True)
+    (folder / "lengths.txt").write_text("\n".join(map(str, range(10, 400))), encoding="utf-8")
+    (folder / "caps.json").write_bytes(pathlib.Path(SCENARIO).with_name("profiles").joinpath("cpu_epyc_2core_2ranks.json").read_bytes())
+    played = """
+[[policy]]
+name = "uniform"
+kind = "plan"
+file = "plans/uniform.jsonl"
+"""
+    own = (folder / "mine.toml").read_text(encoding="utf-8")
+    (folder / "played.toml").write_text(own[: own.index("[[policy]]")] + played, encoding="utf-8")
+    for name in ("tuned", "profiles", "advice"):
+        (folder / name).mkdir()
+    (folder / "profiles" / "mine.json").write_bytes((folder / "caps.json").read_bytes())
+    (folder / "advice" / "recorded.jsonl").write_bytes((folder / "plans" / "uniform.jsonl").read_bytes())
+    (folder / "tuned" / "1.toml").write_text(own, encoding="utf-8")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     check(
         STEPCAL,
@@ -184,6 +199,15 @@ def test_an_output_that_is_an_input(folder):
             ["compare mine.toml --html mine.toml", "would overwrite an input"],
             ["advise run.jsonl --json run.jsonl", "would overwrite an input"],
             ["plan mine.toml --policy uniform --out mine.toml", "would overwrite an input"],
+            # Files that the scenario names, whoever names them.
+            ["run mine.toml --json profiles/mine.json --set cluster.profile=profiles/mine.json", "--json would overwrite profiles/mine.json, an input"],
+            ["run mine.toml --set data.lengths={file=\"lengths.txt\"} --csv lengths.txt", "--csv would overwrite lengths.txt"],
+            ["plan played.toml --out-dir plans", "--out-dir would overwrite plans/uniform.jsonl"],
+            ["plan played.toml --out plans/../plans/uniform.jsonl", "an input that the scenario reads"],
+            ["trace played.toml --out plans/uniform.jsonl", "an input that the scenario reads"],
+            ["sweep mine.toml --over cluster.profile=caps.json --json caps.json", "--json would overwrite caps.json"],
+            ["tune tuned/1.toml --verify 1 --out-dir tuned", "--out-dir would overwrite tuned/1.toml"],
+            ["advise run.jsonl --plan advice/recorded.jsonl", "recorded.jsonl would overwrite an input"],
         ],
     )
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -36,6 +36,13 @@ bool is_control(std::string_view character) {
          (lead == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0);
 }
 
+/// Appends the bytes of a character as \xNN.
+void append_bytes(std::string_view character, std::string& text) {
+  for (const char byte : character) {
+    text += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  }
+}
+
 /// Splits a text into the cells of a terminal line, one for each character.
 std::vector<std::string> cells(std::string_view text) {
   std::vector<std::string> result;
@@ -111,10 +118,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 InputError::InputError(const std::string& message, Lookup lookup)
-    : std::runtime_error(message), lookup_(lookup) {}
+    : std::runtime_error(without_controls(message)), lookup_(lookup) {}
 
 InputError::InputError(const SourcePlace& place, const std::string& message, Lookup lookup)
-    : std::runtime_error(placed(place, message)),
+    : std::runtime_error(without_controls(placed(place, message))),
       has_place_(true),
       place_(place),
       lookup_(lookup) {}
@@ -174,14 +181,29 @@ std::string printable(std::string_view text, std::size_t limit) {
     std::string shown(character);
     if (length == 0 || is_control(character)) {
       shown.clear();
-      for (const char byte : character) {
-        shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
-      }
+      append_bytes(character, shown);
     }
     if (result.size() + shown.size() > limit) {
       return result + "…";
     }
     result += shown;
+    at += character.size();
+  }
+  return result;
+}
+
+std::string without_controls(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text, at);
+    const std::string_view character = text.substr(at, std::max<std::size_t>(length, 1));
+    const bool lays_out = character == "\n" || character == "\t";
+    if (!lays_out && (length == 0 || is_control(character))) {
+      append_bytes(character, result);
+    } else {
+      result += character;
+    }
     at += character.size();
   }
   return result;

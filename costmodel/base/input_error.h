@@ -99,4 +99,8 @@ class EnvironmentFault : public std::runtime_error {
 /// `limit` bytes.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t limit = 200);
 
+/// Returns the text with control characters other than line ends and tabs, and bytes that are not
+/// UTF-8, as \xNN.
+[[nodiscard]] std::string without_controls(std::string_view text);
+
 }  // namespace stepsim

@@ -2,11 +2,57 @@
 
 #include <string_view>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "costmodel/base/input_error.h"
 
 namespace stepsim {
 
-void Answer::write_json(const TextSink& sink) const {
+namespace {
+
+/// Hands JSON on with DEL and the control characters of C1 as \\uNNNN. The library escapes all
+/// others.
+class EscapedJson {
+ public:
+  explicit EscapedJson(const TextSink& sink) : sink_(sink) {}
+
+  void write(std::string_view piece) {
+    std::string text;
+    std::size_t from = 0;
+    for (std::size_t at = 0; at < piece.size(); ++at) {
+      const auto byte = static_cast<unsigned char>(piece[at]);
+      const bool is_c1 = lead_ && byte < 0xa0;
+      if (is_c1 || byte == 0x7f) {
+        text += piece.substr(from, at - from);
+        text += fmt::format("\\u{:04x}", byte);
+        from = at + 1;
+      } else if (lead_) {
+        text += piece.substr(from, at - from);
+        text += kLead;
+        from = at;
+      }
+      lead_ = piece[at] == kLead;
+      if (lead_) {
+        text += piece.substr(from, at - from);
+        from = at + 1;
+      }
+    }
+    text += piece.substr(from);
+    sink_(text);
+  }
+
+ private:
+  static constexpr char kLead = '\xc2';  ///< Begins U+0080 to U+00BF in UTF-8.
+  const TextSink& sink_;
+  bool lead_ = false;  ///< That byte was the last, and is not handed on yet.
+};
+
+}  // namespace
+
+void Answer::write_json(const TextSink& out) const {
+  EscapedJson escaped(out);
+  const TextSink sink = [&](std::string_view piece) { escaped.write(piece); };
   if (streamed) {
     streamed(json(), sink);
   } else {
@@ -33,7 +79,7 @@ int write_answer(const std::string& program, const Answer& answer) {
     print_report(answer.text(screen), screen);
   }
   if (!outputs.markdown.empty()) {
-    write_text_atomically(outputs.markdown, answer.markdown());
+    write_text_atomically(outputs.markdown, without_controls(answer.markdown()));
   }
   if (!outputs.json.empty()) {
     AtomicFile file(outputs.json);
@@ -41,7 +87,7 @@ int write_answer(const std::string& program, const Answer& answer) {
     file.finish();
   }
   if (!outputs.csv.empty()) {
-    write_text_atomically(outputs.csv, answer.csv());
+    write_text_atomically(outputs.csv, without_controls(answer.csv()));
   }
   if (!outputs.html.empty()) {
     write_text_atomically(outputs.html, answer.html());

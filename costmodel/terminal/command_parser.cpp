@@ -13,6 +13,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/same_file.h"
+#include "costmodel/terminal/paint.h"
 
 namespace stepsim {
 
@@ -141,7 +142,8 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
     fail(error.what());
   }
   if (has("help")) {
-    std::fputs(help_text(help(), screen_of(STDOUT_FILENO)).c_str(), stdout);
+    const Screen screen = screen_of(STDOUT_FILENO);
+    std::fputs(printed(help_text(help(), screen), screen).c_str(), stdout);
     return false;
   }
   keep_files_apart(name_, given_, files_);

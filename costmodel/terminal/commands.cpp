@@ -72,7 +72,7 @@ std::string with_colour(std::string text,
 int run_commands(const CommandSet& set, const std::vector<std::string>& arguments) {
   const Screen screen = output_screen();
   if (arguments.empty() || (arguments.size() == 1 && asks_for_help(arguments[0]))) {
-    std::fputs(paragraphs(overview(set), screen).c_str(), stdout);
+    std::fputs(printed(paragraphs(overview(set), screen), screen).c_str(), stdout);
     return arguments.empty() ? kBadInput : kDone;
   }
   if (arguments[0] == "--version") {
@@ -124,7 +124,7 @@ void print_message(const std::string& message) {
   const Screen screen = screen_of(STDERR_FILENO);
   std::string text = with_colour(message, "error:", Paint::Bad, screen);
   text = with_colour(std::move(text), "warning:", Paint::Warning, screen);
-  std::fputs((text + "\n").c_str(), stderr);
+  std::fputs((printed(text, screen) + "\n").c_str(), stderr);
 }
 
 Screen output_screen() {

@@ -76,7 +76,7 @@ std::string labelled(const std::string& line, const Screen& screen) {
 
 std::string shown(const std::string& text, const Screen& screen) {
   if (!screen.is_terminal() && !screen.colour) {
-    return text;
+    return printed(text, screen);
   }
   const auto columns = static_cast<std::size_t>(screen.columns);
   std::string result;
@@ -88,7 +88,7 @@ std::string shown(const std::string& text, const Screen& screen) {
     result += end < text.size() ? "\n" : "";
     at = end + 1;
   }
-  return result;
+  return printed(result, screen);
 }
 
 }  // namespace stepsim

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/wrap.h"
 
@@ -29,6 +30,11 @@ bool is_number(const std::string& cell) {
           cell.front() == '-');
 }
 
+/// A cell whose name comes from a file: one without control characters, line ends among them.
+std::string one_line(const std::string& cell) {
+  return printable(cell, std::string::npos);
+}
+
 std::string aligned(const std::string& cell, std::size_t width, bool left) {
   const std::string blanks(width - std::min(width, display_width(cell)), ' ');
   return left ? cell + blanks : blanks + cell;
@@ -49,9 +55,10 @@ class TableLayout {
         limit_(screen.is_terminal() ? static_cast<std::size_t>(screen.columns)
                                     : std::numeric_limits<std::size_t>::max()) {
     for (std::size_t i = 0; i < table.header_.size(); ++i) {
-      std::vector<std::string> cells = mapped(table.rows_, [&](const auto& row) { return row[i]; });
+      std::vector<std::string> cells =
+          mapped(table.rows_, [&](const auto& row) { return one_line(row[i]); });
       const bool left = i == 0 || is_word_column(cells);
-      columns_.push_back({table.header_[i], std::move(cells), left, nullptr, 0});
+      columns_.push_back({one_line(table.header_[i]), std::move(cells), left, nullptr, 0});
     }
     for (const Table::Picture& picture : table.pictures_) {
       if (screen.is_terminal()) {

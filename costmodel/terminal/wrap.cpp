@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "costmodel/terminal/paint.h"
+
 namespace stepsim {
 
 std::size_t display_width(std::string_view text) {
   std::size_t width = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b' && i + 1 < text.size() && text[i + 1] == '[') {
+    if (text[i] == kPaintMark && i + 1 < text.size() && text[i + 1] == '[') {
       i = std::min(text.find('m', i), text.size() - 1);
     } else if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) {
       ++width;  // UTF-8 continuation bytes take no column.

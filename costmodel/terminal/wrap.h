@@ -6,7 +6,7 @@
 
 namespace stepsim {
 
-/// Returns the columns that a text takes on a terminal: one a character, none for escape sequences.
+/// Returns the columns that a text takes on a terminal: one a character, none for marks of paint.
 [[nodiscard]] std::size_t display_width(std::string_view text);
 
 /// Wraps a text to lines of at most `width` columns; a longer word gets a line of its own.

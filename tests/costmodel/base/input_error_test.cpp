@@ -43,6 +43,13 @@ TEST_CASE("control characters of a file do not reach the terminal") {
   CHECK(text.find('\x1b') == std::string::npos);
 }
 
+TEST_CASE("a message keeps its lines and shows the control characters in it") {
+  CHECK(without_controls("a\x1b[31mb\n\tc\r") == "a\\x1b[31mb\n\tc\\x0d");
+  CHECK(without_controls("\xc2\x9b\xff grün") == "\\xc2\\x9b\\xff grün");
+  CHECK(std::string(InputError("unknown policy '\x07'").what()) == "unknown policy '\\x07'");
+  CHECK(std::string(InputError(SourcePlace{"f"}, "\x1b").what()) == "f: error: \\x1b");
+}
+
 TEST_CASE("an unknown name gets the nearest known one") {
   const std::vector<std::string> known = {"cluster", "model", "ddp"};
   CHECK(nearest_name("clusterr", known) == "cluster");

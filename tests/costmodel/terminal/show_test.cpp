@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "costmodel/terminal/paint.h"
+
 using namespace stepsim;
 
 namespace {
@@ -40,4 +42,15 @@ TEST_CASE("labels have colours where a screen has them") {
   CHECK(shown("warning: x\n", terminal(80, true)) == "\x1b[33mwarning:\x1b[0m x\n");
   CHECK(shown("next: stepsim run\n", terminal(80, true)) == "next: \x1b[36mstepsim run\x1b[0m\n");
   CHECK(shown("warning: x\n", terminal(80)) == "warning: x\n");
+}
+
+TEST_CASE("control characters of a name are shown, on any screen, beside paint") {
+  const std::string name = "a\x1b[31mred\x07\xc2\x9b\xff[2Jz";
+  const std::string visible = "a\\x1b[31mred\\x07\\xc2\\x9b\\xff[2Jz";
+  CHECK(shown(name + "\n", {}) == visible + "\n");
+  CHECK(shown(name, terminal(80)) == visible);
+  CHECK(shown(name, terminal(80, true)) == visible);
+  const Screen coloured = terminal(80, true);
+  CHECK(shown("use " + painted(name, Paint::Strong, coloured), coloured) ==
+        "use \x1b[1m" + visible + "\x1b[0m");
 }

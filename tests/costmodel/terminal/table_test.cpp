@@ -130,6 +130,6 @@ TEST_CASE("colour is around whole lines and takes no width") {
   screen.colour = true;
   Table table({"policy"});
   table.add({"fixed"}, Paint::Good);
-  CHECK(table.text(screen) == "\x1b[1mpolicy\x1b[0m\n\x1b[32mfixed\x1b[0m\n");
-  CHECK(display_width("\x1b[32mfixéd\x1b[0m") == 5);
+  CHECK(printed(table.text(screen), screen) == "\x1b[1mpolicy\x1b[0m\n\x1b[32mfixed\x1b[0m\n");
+  CHECK(display_width(painted("fixéd", Paint::Good, screen)) == 5);
 }

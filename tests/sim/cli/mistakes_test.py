@@ -5,6 +5,7 @@ usage: mistakes_test.py PATH_OF_STEPSIM PATH_OF_STEPCAL
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -218,6 +219,72 @@ file = "plans/uniform.jsonl"
     ):
         for _ in range(2):
             subprocess.run([STEPSIM, command, SCENARIO, *options, "--quiet"], check=True)
+
+
+EVIL = "\\u001b]0;x\\u0007\\u001b[2J\\u009b5m\\u007f\\r"
+EVIL_SCENARIO = f"""
+[scenario]
+name = "{EVIL}scenario"
+question = "{EVIL}"
+steps = 3
+[cluster]
+ranks = 2
+topology = {{ algorithm = "ring", intra_latency = "2 us", intra_bandwidth = "50 GB/s" }}
+[model]
+kind = "blocks"
+name = "{EVIL}model"
+layers = 2
+block_elements = 1000
+[times]
+forward = "10 ms"
+backward = "20 ms"
+[data]
+samples = 40
+lengths = {{ constant = 10 }}
+[[policy]]
+name = "{EVIL}policy"
+kind = "fixed"
+batch_size = 4
+"""
+
+
+@advise_test.in_folder_of_ranks
+def test_no_control_character_of_a_file_is_printed(folder):
+    (folder / "evil.toml").write_text(EVIL_SCENARIO, encoding="utf-8")
+    run = folder / "evil.jsonl"
+    advise_test.write(run, advise_test.header(policy=EVIL.encode().decode("unicode_escape")), advise_test.training())
+    profile = (pathlib.Path(SCENARIOS) / "profiles" / "cpu_epyc_2core_2ranks.json").read_text(encoding="utf-8")
+    (folder / "evil.json").write_text(profile.replace('"name": "', f'"name": "{EVIL}'), encoding="utf-8")
+    forms = ["", " --json -", " --csv -"]
+    commands = [
+        *(STEPSIM + " run evil.toml" + form for form in forms),
+        *(STEPSIM + " compare evil.toml" + form for form in forms),
+        *(STEPSIM + " sweep evil.toml --over ddp.bucket_cap=1MiB,2MiB" + form for form in forms),
+        *(STEPSIM + " blame evil.toml" + form for form in forms),
+        *(STEPSIM + " ladder evil.toml --shape-cost 5ms" + form for form in forms),
+        *(STEPSIM + " buckets evil.toml" + form for form in forms),
+        STEPSIM + " lengths evil.toml",
+        STEPSIM + " tune evil.toml",
+        STEPSIM + " run evil.toml --policy x",
+        STEPSIM + " plan evil.toml --out-dir plans",
+        STEPSIM + " trace evil.toml --out trace.json",
+        STEPSIM + " validate evil.toml --live evil.jsonl",
+        STEPSIM + f" run {SCENARIO} --profile evil.json",
+        STEPSIM + " advise evil.jsonl",
+        STEPCAL + " import run-record evil.jsonl --profile mine.json",
+        STEPCAL + " check --profile evil.json",
+    ]
+    shown = 0
+    for command in commands:
+        for colour in ("0", "1"):
+            environment = {**os.environ, "CLICOLOR_FORCE": colour, "PYTHONUTF8": "1"}
+            result = subprocess.run(command.split(), capture_output=True, env=environment, timeout=120)
+            text = (result.stdout + result.stderr).decode("utf-8")
+            shown += "\\x1b]0;x" in text
+            left = re.sub("\x1b\\[(0|1|2|3[1-6])m", "", text) if colour == "1" else text
+            controls = re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f]", left)
+            assert not controls, (command, controls, text)
+    assert shown > len(commands) / 2  # The names are there, as text.
 
 
 if __name__ == "__main__":

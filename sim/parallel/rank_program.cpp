@@ -138,11 +138,11 @@ int RankProgram::record(std::uint8_t stream) {
   return in.index;
 }
 
-void RankProgram::event_wait(int event, std::uint8_t stream) {
+void RankProgram::event_wait(int event, Phase phase) {
   Instruction in;
   in.kind = Opcode::EventWait;
-  in.stream = stream;
-  in.phase = Phase::Wait;
+  in.stream = kComputeStream;
+  in.phase = phase;
   in.index = event;
   out_.push_back(in);
 }

@@ -50,7 +50,8 @@ class RankProgram {
   void host_sync(std::uint8_t stream = kComputeStream);
   /// Records an event after what is on the stream now; returns its number.
   int record(std::uint8_t stream);
-  void event_wait(int event, std::uint8_t stream = kComputeStream);
+  /// The compute stream goes on after the event; `phase` is what it waits for.
+  void event_wait(int event, Phase phase);
   /// The batch is loaded and copied to the device.
   void data(const MicroBatchWork& batch);
   /// What every host does at the end of a step.

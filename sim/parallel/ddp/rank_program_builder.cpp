@@ -120,25 +120,37 @@ void RankProgramBuilder::forward(const MicroBatchWork& batch) {
     const auto bytes = static_cast<double>(context_.model.total_bytes());
     memory(bytes * (1 + context_.gradient_scale), Phase::Forward, kSideStream);
     cast_event = record(kSideStream);
-    event_wait(cast_event);
+    event_wait(cast_event, Phase::Forward);
   }
   for (const Kernel& op : batch.forward) {
     kernel(op, Phase::Forward);
   }
 }
 
+/// What is left on the side stream when the collectives have ended is the work that it does there,
+/// and no wait for them.
+void RankProgramBuilder::await_side_work(int bucket, Phase phase) {
+  if (done_event_[at(bucket)] >= 0) {
+    event_wait(done_event_[at(bucket)], phase);
+  }
+}
+
 void RankProgramBuilder::finalize(const MicroBatchWork& batch) {
+  const bool updates = context_.options.optimizer_in_backward;
+  const bool copies = !updates && !context_.casts_parameters();
   for (std::size_t b = 0; b < in_flight_.size(); ++b) {
-    const int bucket = static_cast<int>(b);
-    if (done_event_[b] >= 0) {
-      event_wait(done_event_[b]);
-    }
     for (const int one : in_flight_[b]) {
       wait(one);
     }
-    if (!batch.joined) {
-      copy_out(bucket);
+    if (copies) {
+      await_side_work(static_cast<int>(b), Phase::CopyOut);
     }
+    if (!batch.joined) {
+      copy_out(static_cast<int>(b));
+    }
+  }
+  for (std::size_t b = 0; !copies && b < in_flight_.size(); ++b) {
+    await_side_work(static_cast<int>(b), updates ? Phase::Optimizer : Phase::CopyOut);
   }
   if (bitmap_ >= 0) {
     wait(bitmap_);

@@ -79,6 +79,7 @@ class RankProgramBuilder : public RankProgram {
   void forward(const MicroBatchWork& batch);
   void backward(const Iteration& iteration, const MicroBatchWork& batch, bool accumulates);
   void backward_joined(const Iteration& iteration);
+  void await_side_work(int bucket, Phase phase);
   void finalize(const MicroBatchWork& batch);
   void after_step();
 

@@ -121,7 +121,7 @@ void RankProgramBuilder::power_sgd(int bucket, const std::vector<HookCollective>
   host_sync(kSideStream);
   host_sync(kComputeStream);
   if (context_.host.is_device) {
-    event_wait(done_event_[at(bucket)]);
+    event_wait(done_event_[at(bucket)], Phase::Wait);
   }
 }
 

@@ -344,6 +344,9 @@ TEST_CASE("the optimizer in backward updates a bucket when its all-reduce ends")
   CHECK(updates[0].end < time_at(12500));
   CHECK(run.launches(kCopyOut) == 0);
   CHECK(run.device_end() == time_at(12500 + 1000 + 50 + 400));
+  // What is left of the updates when the last all-reduce has ended is no wait for it.
+  CHECK(run.part(Phase::Wait) == Duration(1000));
+  CHECK(run.part(Phase::Optimizer) == Duration(50 + 400));
   // One update a parameter, whatever the buckets.
   work.limits(1000, 10000);
   CHECK(work.play().launches(kOptimizer) == 4);
@@ -374,6 +377,10 @@ TEST_CASE("mixed precision divides after the reduction, beside the compute strea
   CHECK(casts[1].begin == run.end(0));
   CHECK(casts[1].stream == kSideStream);
   CHECK(run.device_end() == run.end(1) + Duration(120));
+  // Neither the cast before the forward nor those after the all-reduces are waits for these.
+  CHECK(run.part(Phase::Forward) == run.spans(kForwardOp).back().end - casts[0].begin);
+  CHECK(run.part(Phase::Wait) == run.end(1) - run.spans(kBackwardOp).back().end);
+  CHECK(run.part(Phase::CopyOut) == Duration(120));
   CHECK(run.launches(kCopyOut) == 0);
 }
 

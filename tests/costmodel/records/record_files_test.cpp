@@ -1,5 +1,7 @@
 #include "costmodel/records/record_files.h"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -175,6 +177,41 @@ TEST_CASE("clocks of hosts are laid over each other where the all-reduces of a s
     for (std::size_t i = 0; i < files[0].record.steps.size(); ++i) {
       CHECK(files[1].record.steps[i].start_ms == Approx(files[0].record.steps[i].start_ms));
     }
+  }
+}
+
+TEST_CASE("ranks of one host that do not meet in every step have one clock") {
+  const std::string folder = test::fresh_folder();
+  // Rank 1 takes 57 ms a step and rank 0 30; they wait for each other after each 8th.
+  const auto rows = [](int period) {
+    std::vector<StepRecord> steps;
+    double starts[] = {0, 0};
+    for (int step = 1; step <= 24; ++step) {
+      const double ends[] = {starts[0] + 30, starts[1] + 57};
+      const bool meet = period > 0 && step % period == 0;
+      for (int rank = 0; rank < 2; ++rank) {
+        StepRecord row;
+        row.step = step;
+        row.rank = rank;
+        row.samples = 1;
+        row.start_ms = starts[rank];
+        row.forward_ms = 10;
+        row.backward_ms = ends[rank] - starts[rank] - 10;
+        row.wait_ms = meet ? std::max(ends[0], ends[1]) - ends[rank] : 0;
+        row.step_ms = 10 + row.backward_ms + row.wait_ms;
+        starts[rank] += row.step_ms;
+        steps.push_back(row);
+      }
+    }
+    return steps;
+  };
+  for (const int period : {8, 24, 0}) {
+    CAPTURE(period);
+    std::vector<std::string> warnings;
+    const std::vector<std::string> paths = {record_at(folder, "local.jsonl", rows(period))};
+    const std::vector<RecordFile> files = read_record_files(paths, &warnings);
+    CHECK(warnings.empty());
+    CHECK(files[0].record.steps.back().start_ms == rows(period).back().start_ms);
   }
 }
 

@@ -149,7 +149,7 @@ void add_sweep(Jobs& jobs, const SweepAxis& axis, const SweepReport& report, Pag
         timeline_json({points[i].prediction.policy,
                        axis.values[drawn[i]].value_text(),
                        stated.prediction.summary.step_time_ms.mean,
-                       drawn[i] == report.best,
+                       drawn[i] == report.best && any_fits(report),
                        over_caps && picture->bucket_cap == jobs.base().ddp.bucket_cap,
                        drawn[i]},
                       *picture));

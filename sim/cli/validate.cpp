@@ -205,7 +205,12 @@ Answer ask_validate(const Request& request, const ValidateOptions& options) {
   const ValidationSources sources =
       sources_of(request, options.predictions, scenario, profile, predictions, files);
   std::ranges::move(source_warnings(sources), std::back_inserter(warnings));
-  std::ranges::move(note_texts(predictions), std::back_inserter(warnings));
+  const std::vector<Prediction> of_notes = mapped(predictions, [](const Prediction& prediction) {
+    Prediction one = noted(prediction.notes).front();
+    one.policy = prediction.policy;
+    return one;
+  });
+  std::ranges::move(note_texts(of_notes), std::back_inserter(warnings));
   validation.warnings.insert(validation.warnings.begin(), warnings.begin(), warnings.end());
   Answer answer;
   answer.status = validation.holds(bound) ? kDone : kAnswerIsNo;

@@ -49,6 +49,11 @@ auto members(Is<DefaultCapStated> auto& value) {
   return std::tie();
 }
 
+auto members(Is<ActivationsNotCounted> auto& value) {
+  static_assert(std::is_empty_v<std::remove_reference_t<decltype(value)>>);
+  return std::tie();
+}
+
 STEPSIM_MEMBERS(StatedErrors, times, all_reduce, interference)
 STEPSIM_MEMBERS(HostBound, kernels, compute_ms, launch_seconds, launch_assumed)
 STEPSIM_MEMBERS(CollectiveNotMeasured, origin)

@@ -111,6 +111,10 @@ struct OptimizerOfAdamw {
   int moved = 0;
 };
 
+/// The model is one of blocks or a recorded one, which does not state what a batch keeps in memory:
+/// peaks hold parameters, gradients and the optimizer's state alone.
+struct ActivationsNotCounted {};
+
 /// A fact that the user of a prediction should know. Reports put it into words
 /// (sim/report/notes.h).
 using Note = std::variant<SizesBeyondMeasured,
@@ -129,6 +133,7 @@ using Note = std::variant<SizesBeyondMeasured,
                           HookNotStarted,
                           TimesOfAnyBatch,
                           DefaultCapStated,
-                          OptimizerOfAdamw>;
+                          OptimizerOfAdamw,
+                          ActivationsNotCounted>;
 
 }  // namespace stepsim

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "costmodel/base/mapped.h"
+#include "costmodel/model/memory.h"
 #include "sim/predict/other_settings.h"
 #include "sim/predict/step_cost.h"
 
@@ -155,6 +156,9 @@ void add_notes(const Run& run, Prediction& prediction) {
   }
   if (prices_recorded_model(run.scenario(), run.profile()) && run.profile().recorded->whole_steps) {
     notes.emplace_back(CollectivesInsidePasses{});
+  }
+  if (!states_activations(run.scenario().model) && prediction.summary.peak_memory_mib > 0) {
+    notes.emplace_back(ActivationsNotCounted{});
   }
   if (prediction.out_of_memory) {
     notes.emplace_back(*prediction.out_of_memory);

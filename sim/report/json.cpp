@@ -172,6 +172,12 @@ Json prediction_json(const std::vector<Prediction>& predictions, StepRows rows) 
       entry["largest_token_budget"] = {{"tokens", prediction.token_budget->tokens},
                                        {"length", prediction.token_budget->length}};
     }
+    if (const auto& misfit = prediction.out_of_memory) {
+      entry["out_of_memory"] = {{"step", misfit->step},
+                                {"rank", misfit->rank},
+                                {"needed_bytes", misfit->needed.value()},
+                                {"capacity_bytes", misfit->capacity.value()}};
+    }
     if (rows == StepRows::Streamed) {
       entry["steps"] = kStreamedRows;
     } else if (rows == StepRows::All) {

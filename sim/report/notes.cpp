@@ -140,6 +140,10 @@ struct Words {
            "DDP(bucket_cap_mb=25) does since PyTorch 2.11; for a DDP without bucket_cap_mb, whose "
            "first bucket has 1 MiB, leave ddp.bucket_cap out";
   }
+  std::string operator()(const ActivationsNotCounted& /*note*/) const {
+    return "peak memory is without activations, which this kind of model does not state: whether a "
+           "batch fits is not checked";
+  }
   std::string operator()(const OptimizerOfAdamw& note) const {
     return fmt::format(
         "the profile's optimizer is AdamW; SGD is taken to need {} of its {} parts, by the "
@@ -298,7 +302,11 @@ std::string warnings_text(std::span<const Prediction> predictions) {
 
 std::vector<Prediction> noted(const std::vector<Note>& notes) {
   std::vector<Prediction> predictions(1);
-  predictions.front().notes = notes;
+  for (const Note& note : notes) {
+    if (!std::holds_alternative<ActivationsNotCounted>(note)) {
+      predictions.front().notes.push_back(note);
+    }
+  }
   return predictions;
 }
 

@@ -23,7 +23,8 @@ namespace stepsim {
 /// The same, a line each: "warning: …".
 [[nodiscard]] std::string warnings_text(std::span<const Prediction> predictions);
 
-/// A prediction that holds nothing but notes, for results that keep these alone.
+/// A prediction that holds nothing but notes, for results that keep these alone; they show no
+/// memory, and leave out what is said of it (ActivationsNotCounted).
 [[nodiscard]] std::vector<Prediction> noted(const std::vector<Note>& notes);
 
 }  // namespace stepsim

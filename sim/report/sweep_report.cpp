@@ -95,7 +95,8 @@ bool can_be_told(const SweepRow& row) {
 /// A step time above the shortest, of the largest that is; the shortest one shows as a mark, too.
 double bar_share(double value, double low, double high) {
   constexpr double kMark = 1.0 / 21;
-  return kMark + (1 - kMark) * (high > low ? (value - low) / (high - low) : 0);
+  const double share = high > low ? (value - low) / (high - low) : 0;
+  return kMark + (1 - kMark) * std::clamp(share, 0.0, 1.0);
 }
 
 /// [axis] The values of a point, as they would be set.
@@ -454,7 +455,14 @@ std::string sweep_text(const Scenario& scenario,
   const std::vector<double> times = mapped(report.rows, [](const SweepRow& row) {
     return row.point.prediction.summary.step_time_ms.mean;
   });
-  const auto [low, high] = std::ranges::minmax(times);
+  // Bars compare what can run; where nothing can, all.
+  std::vector<double> scale;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    if (fits(report.rows[i].point) || !any_fits(report)) {
+      scale.push_back(times[i]);
+    }
+  }
+  const auto [low, high] = std::ranges::minmax(scale);
   std::vector<double> shares;
   std::vector<std::string> plain;
   std::vector<Paint> paints;

@@ -38,12 +38,15 @@ Interval90 speed_interval(const PredictionSummary& summary) {
   return {at(step.high90), at(step.mean), at(step.low90)};
 }
 
+/// Those that do not fit into memory come last.
 std::vector<const Prediction*> ranked_by_throughput(const std::vector<Prediction>& predictions) {
   std::vector<const Prediction*> ranked =
       mapped(predictions, [](const Prediction& prediction) { return &prediction; });
-  std::ranges::stable_sort(ranked, [](const Prediction* a, const Prediction* b) {
-    return a->summary.useful_tokens_per_s() > b->summary.useful_tokens_per_s();
-  });
+  const auto rank = [](const Prediction* prediction) {
+    return std::pair(prediction->out_of_memory.has_value(),
+                     -prediction->summary.useful_tokens_per_s());
+  };
+  std::ranges::stable_sort(ranked, {}, rank);
   return ranked;
 }
 
@@ -231,9 +234,7 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction, con
   text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency()));
   text += fmt::format("peak memory        {:.1f} MiB{}\n",
                       s.peak_memory_mib,
-                      states_activations(scenario.model)
-                          ? ""
-                          : " without activations, which this kind of model does not state");
+                      states_activations(scenario.model) ? "" : " without activations");
   if (const auto& budget = prediction.token_budget) {
     text += fmt::format("largest batch that fits: {} padded tokens a micro-batch, at length {}\n",
                         fmt::group_digits(budget->tokens),
@@ -257,12 +258,15 @@ std::string compare_text(const Scenario& scenario,
   std::vector<std::vector<std::string>> names;
   std::vector<Paint> paints;
   bool any_reference = false;
+  bool any_misfit = false;
   for (const Prediction* prediction : ranked) {
     rows.push_back(prediction->summary);
     speeds.push_back(speed_interval(prediction->summary));
     const bool reference = is_reference(scenario, prediction->policy);
     any_reference = any_reference || reference;
-    names.push_back({prediction->policy + (reference ? " *" : "")});
+    const bool misfit = prediction->out_of_memory.has_value();
+    any_misfit = any_misfit || misfit;
+    names.push_back({prediction->policy + (reference ? " *" : "") + (misfit ? " !" : "")});
     paints.push_back(row_paint(*prediction, reference, recommendation));
   }
   Table table = table_of<PredictionSummary>(summary_columns(), rows, paints, {"policy"}, names);
@@ -270,6 +274,9 @@ std::string compare_text(const Scenario& scenario,
   std::string text = header_text(scenario, predictions.front()) + "\n" + table.text(screen);
   if (any_reference) {
     text += "* a reference case on data of its own: not a choice\n";
+  }
+  if (any_misfit) {
+    text += "! does not fit into memory: not a choice\n";
   }
   text += "\n" + painted(recommendation_text(recommendation), Paint::Strong, screen) + "\n";
   return text + training_text(ranked, screen) + planning_text(predictions, planning_seconds) +

@@ -14,7 +14,7 @@ import sys
 import time
 
 from pages import (
-    FOLDER, PAIR, ROOT, SKEW, bars, browser, compare_page, errors, made, nothing_fits_page, open_all, opened,
+    FOLDER, PAIR, ROOT, SKEW, bars, browser, compare_page, errors, made, misfit_page, misfit_sweep_page, nothing_fits_page, open_all, opened,
     pages, requests, run_page, run_tests, slide, sweep_page, table, training_page, tune_page, validated,
     valley_page,
 )  # fmt: skip
@@ -204,6 +204,18 @@ def test_figures_of_a_search_equal_the_json():
     assert sum(counts) == result["points"], (words, result["points"])
     assert {row["policy"] for row in table(chrome, "The tokens as a table")} == {
         "bucketing", "tuned " + result["finalists"][0]["policy"]}
+
+
+def test_what_does_not_fit_is_neither_best_nor_the_baseline():
+    chrome = opened(misfit_page())
+    assert [row["policy"] for row in table(chrome, "The policies as a table")] == ["fixed", "large !"]
+    assert len(chrome.find_elements(By.CSS_SELECTOR, "#policies .bar-mark.misfit")) == 2
+    figures = chrome.find_element(By.ID, "figures").text
+    assert "fixed" in figures and "against" not in figures, figures
+    chrome = opened(misfit_sweep_page())
+    assert not chrome.find_elements(By.CSS_SELECTOR, "#valley .mark.best")
+    assert len(chrome.find_elements(By.CSS_SELECTOR, "#valley .dot.misfit")) == 3
+    assert "nothing fits" in chrome.find_element(By.ID, "figures").text.lower()
 
 
 def test_a_search_in_which_nothing_fits_says_so():

@@ -69,7 +69,7 @@ def validated():
 
 def pages():
     return (run_page(), compare_page(), valley_page(), sweep_page(), training_page(), tune_page(),
-            nothing_fits_page(), validated())
+            nothing_fits_page(), misfit_page(), misfit_sweep_page(), validated())
 
 
 def run_page():
@@ -99,6 +99,21 @@ def tune_page():
 
 def nothing_fits_page():
     return made("nothing_fits", "tune", VALLEY, "--over", "policy.fixed.batch_size=7,8", "--samples", "0..99", status=1)
+
+
+def misfit_page():
+    """Of two policies the one with more tokens a second does not fit."""
+    text = pathlib.Path(VALLEY).read_text(encoding="utf-8")
+    own = '[[policy]]\nkind = "fixed"\nname = "large"\nbatch_size = 8\n\n[[policy]]'
+    folder = os.path.dirname(VALLEY)
+    text = text.replace("[[policy]]", own, 1).replace('profile = "', f'profile = "{folder}/', 1)
+    file = os.path.join(FOLDER.name, "misfit.toml")
+    pathlib.Path(file).write_text(text, encoding="utf-8")
+    return made("misfit", "compare", file)
+
+
+def misfit_sweep_page():
+    return made("misfit_sweep", "sweep", VALLEY, "--over", "policy.fixed.batch_size=7,8,9", status=1)
 
 
 def sweep_page():

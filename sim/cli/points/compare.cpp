@@ -27,7 +27,8 @@ namespace {
 
 constexpr const char* kCompareUsage =
     "usage: stepsim compare SCENARIO [options]\n\n"
-    "Predicts every policy of the scenario and ranks them by useful tokens per second.\n\n"
+    "Predicts every policy of the scenario and ranks them by useful tokens per second. Policies\n"
+    "that do not fit into memory come last, marked with !; exit status 1: none to choose fits.\n\n"
     "examples:\n"
     "  stepsim compare scenarios/token_skew.toml\n"
     "  stepsim compare scenarios/token_skew.toml --profile my_box.json --json prediction.json\n"
@@ -48,14 +49,16 @@ Answer answer_of(std::vector<ComparedPolicy> compared,
       cures.push_back(*one.cure);
     }
   }
-  Json answers = {{"recommendation", recommendation_json(recommend(scenario, predictions))}};
+  const Recommendation recommendation = recommend(scenario, predictions);
+  Json answers = {{"recommendation", recommendation_json(recommendation)}};
   if (!cures.empty()) {
     answers["cures"] = cures_json(predictions, cures);
   }
-  const bool all_fit = std::ranges::all_of(
+  const bool any_fits = std::ranges::any_of(
       predictions, [](const Prediction& prediction) { return !prediction.out_of_memory; });
+  const bool any_choice = recommendation.only_references || !recommendation.choices.empty();
   Answer answer;
-  answer.status = all_fit ? kDone : kAnswerIsNo;
+  answer.status = any_fits && any_choice ? kDone : kAnswerIsNo;
   answer.text = [=](const Screen& screen) {
     return compare_text(jobs->base(), *shared, planning_seconds, screen) +
            cures_text(*shared, cures);

@@ -274,13 +274,14 @@ Json cap_timelines_json(const std::vector<CapPoint>& caps, std::vector<std::stri
       continue;
     }
     const StepPicture& picture = *cap->point.picture;
-    timelines.push_back(timeline_json({cap->point.prediction.policy,
-                                       cap_label(picture),
-                                       mean_ms(*cap),
-                                       cap == best && caps.size() > 1,
-                                       cap->own,
-                                       {}},
-                                      picture));
+    timelines.push_back(
+        timeline_json({cap->point.prediction.policy,
+                       cap_label(picture),
+                       mean_ms(*cap),
+                       cap == best && caps.size() > 1 && !cap->point.prediction.out_of_memory,
+                       cap->own,
+                       {}},
+                      picture));
   }
   return timelines;
 }

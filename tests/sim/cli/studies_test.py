@@ -3,6 +3,7 @@
 usage: studies_test.py PATH_OF_STEPSIM
 """
 
+import contextlib
 import csv
 import io
 import json
@@ -127,6 +128,19 @@ def test_next_commands_run_as_printed_with_all_that_was_set():
                 run(*words)
 
 
+@contextlib.contextmanager
+def two_batches(size):
+    """The valley with a policy `large` of this batch size before its own."""
+    text = pathlib.Path(VALLEY).read_text(encoding="utf-8")
+    own = f'[[policy]]\nkind = "fixed"\nname = "large"\nbatch_size = {size}\n\n[[policy]]'
+    folder = os.path.dirname(VALLEY)
+    text = text.replace("[[policy]]", own, 1).replace('profile = "', f'profile = "{folder}/', 1)
+    with tempfile.TemporaryDirectory() as place:
+        file = os.path.join(place, "two.toml")
+        pathlib.Path(file).write_text(text, encoding="utf-8")
+        yield file
+
+
 def test_what_fits_into_no_memory_is_an_answer_of_no():
     large = [VALLEY, "--set", "policy.fixed.batch_size=8"]
     over = ["--over", "policy.fixed.batch_size=7,8"]
@@ -146,6 +160,31 @@ def test_what_fits_into_no_memory_is_an_answer_of_no():
     assert result["finalists"] == [] and not result["is_better"], result
     assert "are outside the limits" in run("tune", VALLEY, *over, "--samples", "1..2", status=2).stderr
     run("sweep", VALLEY, "--over", "policy.fixed.batch_size=1,8")
+
+
+def test_policies_that_do_not_fit_are_marked_and_come_last():
+    with two_batches(8) as scenario:
+        text = run("compare", scenario).stdout  # One fits: there is an answer, as of a sweep.
+        rows = [line.split("  ")[0] for line in text.splitlines()[2:5]]
+        assert rows == ["policy", "fixed", "large !"], text
+        assert "! does not fit into memory: not a choice" in text and "Use fixed:" in text, text
+        both = json.loads(run("compare", scenario, "--json", "-").stdout)["predictions"]
+        assert "out_of_memory" not in both[1], both[1]
+        misfit = both[0]["out_of_memory"]
+        assert misfit["needed_bytes"] > misfit["capacity_bytes"] and misfit["step"] == 0, misfit
+    with two_batches(7) as scenario:
+        assert "No policy of this scenario fits" in run(
+            "compare", scenario, "--set", "policy.fixed.batch_size=7", status=1).stdout
+
+
+def test_memory_without_activations_says_so_wherever_it_stands():
+    words = "warning: peak memory is without activations"
+    over = ["--over", "ddp.bucket_cap=1MiB,2MiB"]
+    with Blocks() as blocks:
+        for arguments in (["run"], ["compare"], ["sweep", *over], ["tune", *over]):
+            said = run(arguments[0], blocks, *arguments[1:]).stdout
+            assert words in said, (arguments, said)
+    assert words not in run("compare", SKEW).stdout
 
 
 def test_a_swept_key_that_changes_nothing_is_named():

@@ -58,7 +58,7 @@ function headFigures(page) {
     const best = result.points[result.best];
     const measure = measureOf(page);
     const reference = referenceOf(page);
-    return [[result.is_better ? "best" : "fastest", shortName(valueLabels(page, best).join(", "), 24)],
+    return [[best.out_of_memory ? "nothing fits; fastest" : result.is_better ? "best" : "fastest", shortName(valueLabels(page, best).join(", "), 24)],
       [`${measure.name.toLowerCase()} there`, measure.short(valueOf(best, measure))],
       [reference.name, measure.short(reference.y)],
       ["gap", percent(result.reference.gap)],
@@ -79,7 +79,9 @@ function headFigures(page) {
   if (!first) {
     return [];
   }
-  return [...(rows.length > 1 ? [["recommended", shortName(first.name, 28)]] : []),
+  const head = first.choice ? [["recommended", shortName(first.name, 28)]]
+    : [["fits into memory", "none"], ["fastest if it did", shortName(first.name, 28)]];
+  return [...(rows.length > 1 ? head : []),
     ["step time", ms(first.s.step_time_ms.mean)],
     ["90 % interval", interval(first.s.step_time_ms.interval90)],
     ["useful tokens/s", count(first.s.useful_tokens_per_s)],

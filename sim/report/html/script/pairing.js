@@ -4,8 +4,7 @@ class Pairing {
   constructor(page) {
     this.series = page.data.series || [];
     const names = this.series.map((series) => series.policy);
-    const references = page.data.references || [];
-    const choices = names.filter((name) => !references.includes(name));
+    const choices = names.filter((name) => !isReference(page, name) && !isMisfit(page, name));
     const better = names.indexOf(names.includes(page.recommended) ? page.recommended : choices[0]);
     this.better = Math.max(0, better);
     // The first policy of a scenario is usually the one that people have now.

@@ -1,15 +1,32 @@
 // Compares the policies by useful tokens per second.
 
-/** Returns the predictions, best first; `choice` is false for references on data of their own. */
+/**
+ * Returns the predictions, best first and those that do not fit into memory last; `choice` is false
+ * for these and for references on data of their own.
+ */
 function rankedPolicies(page) {
   const rows = (page.data.result.predictions || []).map((prediction) => ({
     name: prediction.policy,
     s: prediction.summary,
     prediction,
-    choice: !(page.data.references || []).includes(prediction.policy),
+    reference: isReference(page, prediction.policy),
+    misfit: isMisfit(page, prediction.policy),
+    choice: !isReference(page, prediction.policy) && !isMisfit(page, prediction.policy),
     strong: prediction.policy === page.recommended,
   }));
-  return rows.sort((a, b) => b.s.useful_tokens_per_s - a.s.useful_tokens_per_s);
+  return rows.sort((a, b) => a.misfit - b.misfit ||
+    b.s.useful_tokens_per_s - a.s.useful_tokens_per_s);
+}
+
+/** Whether a policy runs on data of its own. */
+function isReference(page, policy) {
+  return (page.data.references || []).includes(policy);
+}
+
+/** Whether a policy of the page's predictions does not fit into memory. */
+function isMisfit(page, policy) {
+  return (page.data.result.predictions || []).some((prediction) =>
+    prediction.policy === policy && prediction.out_of_memory);
 }
 
 function drawPolicies(page) {
@@ -17,13 +34,15 @@ function drawPolicies(page) {
   if (rows.length < 2) {
     return;
   }
-  const references = rows.some((row) => !row.choice);
+  const references = rows.some((row) => row.reference);
+  const misfits = rows.some((row) => row.misfit);
   rows.forEach((row) => {
-    row.name = row.choice ? row.name : row.name + " *";
+    row.name += (row.reference ? " *" : "") + (row.misfit ? " !" : "");
   });
   const card = section(page, "policies", "The policies", "Sorted by useful tokens per second. " +
     "A policy with longer steps can be the faster one: it may put more tokens into each." +
-    (references ? " * runs on data of its own: a reference, not a choice." : ""));
+    (references ? " * runs on data of its own: a reference, not a choice." : "") +
+    (misfits ? " ! does not fit into memory: not a choice." : ""));
   const grid = el("div", {class: "pair"});
   card.append(grid);
   const tokensOf = (row, time) => row.s.useful_tokens_per_step / time * 1000;
@@ -58,7 +77,7 @@ function drawPolicies(page) {
 }
 
 function policyClass(row) {
-  return row.strong ? "chosen" : row.choice ? "baseline" : "reference-case";
+  return row.misfit ? "misfit" : row.strong ? "chosen" : row.choice ? "baseline" : "reference-case";
 }
 
 function intervalMark(g, from, to) {

@@ -5,12 +5,14 @@ function drawSweptChoices(page, key) {
   const card = section(page, "valley", `${measure.name} over ${shortName(key)}`, null);
   const points = sweepPoints(page);
   rowChart(figure(card, measure.name, "by " + shortName(key)), points.map((point) =>
-    Object.assign({name: point.label, strong: point.best}, point)), {
+    Object.assign({name: point.label + (point.misfit ? ", out of memory" : ""),
+      strong: point.best}, point)), {
     domain: [0, d3.max(points, (point) => point.y) * 1.02],
     unit: measure.unit,
     label: sweepSentence(page),
     value: (point) => measure.short(point.y),
-    mark: (g, point, x) => barMark(g, x(0), x(point.y), point.strong ? "chosen" : "baseline"),
+    mark: (g, point, x) => barMark(g, x(0), x(point.y), point.misfit ? "misfit"
+      : point.strong ? "chosen" : "baseline"),
   });
   sweepTable(card, page, [key]);
 }
@@ -28,12 +30,15 @@ function drawGridOfSweep(page, keys) {
   const rows = points.map((point) => {
     const labels = valueLabels(page, point);
     return {line: keys.slice(0, -1).map((key, i) => `${key} = ${labels[i]}`).join(", "),
-      label: labels[keys.length - 1], y: valueOf(point, measure)};
+      label: labels[keys.length - 1], y: valueOf(point, measure),
+      misfit: Boolean(point.out_of_memory)};
   });
   const strong = rows[best];
   const card = section(page, "valley", "The sweep",
-    `${measure.name} over ${shortName(last)}; each line is one setting of the other keys, the ` +
-    `one with the best point is emphasised: ${shortName(strong.line, 120)}.`);
+    `${measure.name} over ${shortName(last)}; each line is one setting of the other keys` +
+    (strong.misfit ? ". No point fits into memory."
+      : `, the one with the best point is emphasised: ${shortName(strong.line, 120)}.`) +
+    (rows.some((row) => row.misfit) ? " Red points are out of memory." : ""));
   chart(figure(card, measure.name, "over " + shortName(last)), {height: 340,
     margin: {top: 26, left: 56, right: 20, bottom: 42},
     label: `${measure.name} of ${points.length} points; ${bestWord(page)} ${measure.short(strong.y)} at ` +
@@ -58,13 +63,16 @@ function drawLines(g, width, height, rows, strong, measure) {
       .attr("class", key === strong.line ? "line chosen" : "line baseline");
     line.append("path").attr("d", curve(values));
     line.selectAll("circle").data(values).join("circle").attr("r", 4)
+      .attr("class", (row) => row.misfit ? "misfit" : null)
       .attr("cx", (row) => x(row.label)).attr("cy", (row) => y(row.y))
       .on("pointerenter", (row) => showTip([shortName(row.label), shortName(key),
-        measure.words(row.y)], d3.event.clientX, d3.event.clientY))
+        measure.words(row.y), ...(row.misfit ? ["out of memory"] : [])], d3.event.clientX, d3.event.clientY))
       .on("pointerleave", () => showTip(null));
   }
-  markPoint(g, x(strong.label), y(strong.y), "best", `${bestWord(page)}: ${measure.short(strong.y)}`,
-    width, height, 1);
+  if (!strong.misfit) {
+    markPoint(g, x(strong.label), y(strong.y), "best",
+      `${bestWord(page)}: ${measure.short(strong.y)}`, width, height, 1);
+  }
 }
 
 function sweepTable(card, page, keys) {

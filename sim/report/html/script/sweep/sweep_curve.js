@@ -151,7 +151,8 @@ function drawPoints(g, points, x, y, page, height) {
       .attr("y1", 0).attr("y2", height);
   }
   g.append("g").selectAll("circle").data(points).join("circle")
-    .attr("class", (point) => point === shown ? "dot now" : "dot")
+    .attr("class", (point) => (point === shown ? "dot now" : "dot") +
+      (point.misfit ? " misfit" : ""))
     .attr("cx", (point) => x(point.x)).attr("cy", (point) => y(point.y))
     .attr("r", (point) => point === shown ? 7 : 4).filter((point) => point === shown).raise();
   const nearest = () => {
@@ -176,6 +177,9 @@ function pointLines(point, measure) {
   const lines = [shortName(point.label), measure.words(point.y)];
   if (point.band) {
     lines.push(`90 % interval ${interval(point.band)}`);
+  }
+  if (point.misfit) {
+    lines.push("out of memory");
   }
   if (point.row) {
     lines.push(...(measure === rateMeasure ? [`${ms(point.row.step_ms)} a step`] : []),

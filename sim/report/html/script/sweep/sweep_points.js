@@ -52,7 +52,8 @@ function sweepPoints(page) {
   const swept = page.data.result.points.map((row, i) => ({label: axis.labels[row.place[0]], row,
     x: placed ? axis.values[row.place[0]] : null, y: valueOf(row, measure),
     band: isStep && row.interval90, exposed: isStep ? row.exposed_transfer_ms : null,
-    best: i === page.data.result.best,
+    misfit: Boolean(row.out_of_memory),
+    best: i === page.data.result.best && !row.out_of_memory,
     index: settings.findIndex((timeline) => timeline.point === i)}));
   const besides = isStep && keys[0] === "ddp.bucket_cap"
     ? drawn.filter((point, i) => point.x > 0 && settings[i].point === null) : [];

@@ -83,7 +83,7 @@ void add_default_cap(Jobs& jobs,
                      PageContent& content) {
   options.settings = default_cap_settings(jobs.base());
   const SweepPoint point = sweep(jobs, {}, options).front();
-  if (!point.picture) {
+  if (!point.picture || !report.reference.not_priced.empty()) {
     return;
   }
   const auto larger = std::ranges::find_if(content.timelines, [](const Json& timeline) {
@@ -131,8 +131,14 @@ void add_timeline(Jobs& jobs,
 
 void add_sweep(Jobs& jobs, const SweepAxis& axis, const SweepReport& report, PageContent& content) {
   const std::vector<std::size_t> drawn = drawn_points(axis.values.size(), report.best);
-  const Prediction& reference = report.reference.prediction;
-  SweepOptions of_drawn = picture_options(jobs, reference.policy, {}, reference);
+  // The step that is drawn is the reference's median one, or the best point's where that is
+  // refused.
+  const bool has_reference = report.reference.not_priced.empty();
+  const Prediction& shown =
+      has_reference ? report.reference.prediction : report.rows[report.best].point.prediction;
+  const std::vector<Setting> of_shown =
+      has_reference ? std::vector<Setting>() : std::vector<Setting>{axis.values[report.best]};
+  SweepOptions of_drawn = picture_options(jobs, shown.policy, of_shown, shown);
   of_drawn.skips_unpriced = true;
   const std::vector<SweepPoint> points = sweep(
       jobs, {{axis.key, mapped(drawn, [&](std::size_t i) { return axis.values[i]; })}}, of_drawn);
@@ -140,7 +146,7 @@ void add_sweep(Jobs& jobs, const SweepAxis& axis, const SweepReport& report, Pag
   bool has_default = false;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const std::optional<StepPicture>& picture = points[i].picture;
-    if (!picture) {
+    if (!picture || report.rows[drawn[i]].is_blank()) {
       continue;  // It cannot be priced.
     }
     const SweepPoint& stated = report.rows[drawn[i]].point;

@@ -64,6 +64,28 @@ std::string size_text(double bytes) {
   return format_bytes(Bytes(static_cast<std::int64_t>(std::min(bytes, kMost))));
 }
 
+[[noreturn]] void refuse(const std::string& who,
+                         const MemoryNeed& need,
+                         Bytes limit,
+                         const Scenario& scenario,
+                         std::int64_t samples) {
+  throw InputError(
+      "{} needs about {} of memory and may take {}: {} for {} samples and the batches of "
+      "an epoch, {} for what is kept of {} ranks in {} steps, {} for the times of the runs with "
+      "noise and the work of one step; take fewer steps (--steps), samples (--set "
+      "data.samples=NUMBER) or ranks,{} or raise the limit (--memory-limit)",
+      who,
+      size_text(need.total()),
+      format_bytes(limit),
+      size_text(need.program + need.samples),
+      samples,
+      size_text(need.micro_batches + need.plan_text),
+      scenario.ranks,
+      scenario.steps,
+      size_text(need.step_times + need.ranks),
+      memory_shares() > 1 ? " do less at once (--threads, --policy)," : "");
+}
+
 }  // namespace
 
 MemoryNeed memory_need(const Scenario& scenario,
@@ -85,13 +107,13 @@ MemoryNeed memory_need(const Scenario& scenario,
   // are sorted beside them.
   const double orders = 2 * kNumberBytes;
   const double effects = options.training_effects ? 4 * kNumberBytes : 0;
-  need.samples =
-      kProgramBytes + count * (lengths * kNumberBytes + std::max(orders, batches + effects));
+  need.program = kProgramBytes;
+  need.samples = count * (lengths * kNumberBytes + std::max(orders, batches + effects));
 
   double of_batch = kRunBatchBytes;
   if (options.kept == KeptRows::Samples) {
-    of_batch =
-        kMicroBatchBytes + kPlanLineBytes + (2 * kNumberBytes + kPlanSampleBytes) * per_batch;
+    of_batch = kMicroBatchBytes + 2 * kNumberBytes * per_batch;
+    need.plan_text = of_run * (kPlanLineBytes + kPlanSampleBytes * per_batch);
   } else if (options.kept != KeptRows::None) {
     of_batch += kRowBytes / scenario.ddp.accumulation_steps;
   }
@@ -110,26 +132,38 @@ void check_memory(const Scenario& scenario,
                   const BatchingPolicy& policy,
                   const MemoryUseOptions& options,
                   std::int64_t samples) {
-  const MemoryNeed need = memory_need(scenario, policy, options, samples);
+  MemoryNeed need = memory_need(scenario, policy, options, samples);
   const std::optional<Bytes> limit = memory_limit();
-  if (!limit || need.total() <= static_cast<double>(limit->value())) {
-    return;
+  const auto shares = static_cast<double>(memory_shares());
+  need.program /= shares;
+  if (limit && need.total() > static_cast<double>(limit->value())) {
+    refuse(fmt::format("policy '{}'", printable(policy.name())),
+           need,
+           *limit,
+           scenario,
+           std::max(scenario.samples, samples));
   }
-  throw InputError(
-      "policy '{}' needs about {} of memory and may take {}: {} for {} samples and the batches of "
-      "an epoch, {} for what is kept of {} ranks in {} steps, {} for the times of the runs with "
-      "noise and the work of one step; take fewer steps (--steps), samples (--set "
-      "data.samples=NUMBER) or ranks,{} or raise the limit (--memory-limit)",
-      printable(policy.name()),
-      size_text(need.total()),
-      format_bytes(*limit),
-      size_text(need.samples),
-      std::max(scenario.samples, samples),
-      size_text(need.micro_batches),
-      scenario.ranks,
-      scenario.steps,
-      size_text(need.step_times + need.ranks),
-      memory_shares() > 1 ? " do less at once (--threads, --policy)," : "");
+}
+
+void check_memory_of_plans(const Scenario& scenario) {
+  MemoryNeed all;
+  for (const BatchingPolicy& policy : scenario.policies) {
+    const MemoryNeed need = memory_need(scenario, policy, {KeptRows::Samples});
+    all.program = need.program;
+    all.micro_batches += need.micro_batches;
+    all.samples = std::max(all.samples, need.samples);
+    all.plan_text = std::max(all.plan_text, need.plan_text);
+    all.ranks = std::max(all.ranks, need.ranks);
+  }
+  const std::optional<Bytes> limit = memory_limit();
+  if (limit && all.total() > static_cast<double>(limit->value())) {
+    refuse(
+        fmt::format("planning {} policies at once (--policy plans one)", scenario.policies.size()),
+        all,
+        *limit,
+        scenario,
+        scenario.samples);
+  }
 }
 
 }  // namespace stepsim

@@ -16,12 +16,16 @@ enum class KeptRows {
 /// The memory that planning and predicting one policy takes at its peak, in bytes, by what takes
 /// it. An estimate: half to twice what is measured.
 struct MemoryNeed {
+  double program = 0;        ///< The program itself, once for all that run at the same time.
   double samples = 0;        ///< The lengths of the data set and the batches of an epoch.
   double micro_batches = 0;  ///< Of all steps, with what is kept of the ranks' steps.
+  double plan_text = 0;      ///< The text of a plan's file, while it is written.
   double step_times = 0;     ///< Of all runs with noise.
   double ranks = 0;          ///< The clocks and the work of one step.
 
-  [[nodiscard]] double total() const { return samples + micro_batches + step_times + ranks; }
+  [[nodiscard]] double total() const {
+    return program + samples + micro_batches + plan_text + step_times + ranks;
+  }
 };
 
 struct MemoryUseOptions {
@@ -37,10 +41,14 @@ struct MemoryUseOptions {
                                      std::int64_t samples = 0);
 
 /// Raises InputError: the memory that is available does not suffice. The message says what takes it
-/// and what to do.
+/// and what to do. MemoryShares need the program once.
 void check_memory(const Scenario& scenario,
                   const BatchingPolicy& policy,
                   const MemoryUseOptions& options,
                   std::int64_t samples = 0);
+
+/// The same of planning all policies, one after another: their batches stay, and the rest is needed
+/// for one at a time.
+void check_memory_of_plans(const Scenario& scenario);
 
 }  // namespace stepsim

@@ -56,7 +56,20 @@ struct Column {
   Cell (*upper)(const Row& row) = nullptr;  ///< Of an interval; the value is its lower end.
   bool in_terminal = true;                  ///< False: only the page's table shows it.
   bool (*shown)(std::span<const Row> rows) = nullptr;  ///< Whether tables show it; null: always.
+  bool in_blank = false;  ///< Whether rows that have no figures show it, too; see value_of().
 };
+
+/// What stands in a column of a row. Rows for which is_blank() holds, where there is such a
+/// function, show nothing but the columns that are made for these (Column::in_blank).
+template <typename Row>
+[[nodiscard]] Cell value_of(const Column<Row>& column, const Row& row) {
+  if constexpr (requires { row.is_blank(); }) {
+    if (row.is_blank() && !column.in_blank) {
+      return {};
+    }
+  }
+  return column.value(row);
+}
 
 // What the columns below are made of, one cell at a time.
 
@@ -85,8 +98,9 @@ template <typename Row>
 /// What the terminal's table shows of a column.
 template <typename Row>
 [[nodiscard]] std::string table_cell(const Column<Row>& column, const Row& row) {
-  return table_cell(
-      column.format, column.value(row), column.upper != nullptr ? column.upper(row) : Cell());
+  const Cell value = value_of(column, row);
+  const bool has_upper = column.upper != nullptr && !std::holds_alternative<std::monostate>(value);
+  return table_cell(column.format, value, has_upper ? column.upper(row) : Cell());
 }
 
 /// A row as an object.
@@ -95,7 +109,7 @@ template <typename Row>
   Json json = Json::object();
   for (const Column<Row>& column : columns) {
     if (column.key != nullptr) {
-      put_cell(column.key, column.value(row), json);
+      put_cell(column.key, value_of(column, row), json);
     }
   }
   return json;
@@ -123,7 +137,7 @@ template <typename Row>
   for (const Column<Row>& column : columns) {
     if (column.csv != nullptr) {
       before += first ? "" : ",";
-      before += csv_cell(column.value(row));
+      before += csv_cell(value_of(column, row));
       first = false;
     }
   }

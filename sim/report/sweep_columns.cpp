@@ -1,5 +1,7 @@
 #include "sim/report/sweep_columns.h"
 
+#include <fmt/core.h>
+
 #include "sim/report/notes.h"
 
 namespace stepsim {
@@ -67,7 +69,10 @@ const Column<SweepRow> kSweepColumns[] = {
        const auto& what = r.point.prediction.out_of_memory;
        return what ? out_of_memory_text(*what) : std::string();
      }},
-    {"remark", "remark", [](const SweepRow& r) -> Cell { return r.remark; }, "remark", {}, 140},
+    {"remark", "remark", [](const SweepRow& r) -> Cell { return r.remark; },
+     "remark", {}, 140, nullptr, true, nullptr, true},
+    {"refused", "refused", [](const SweepRow& r) -> Cell { return r.point.not_priced; },
+     nullptr, {}, 0, nullptr, true, nullptr, true},
 };
 // clang-format on
 
@@ -75,6 +80,23 @@ const Column<SweepRow> kSweepColumns[] = {
 
 std::span<const Column<SweepRow>> sweep_columns() {
   return kSweepColumns;
+}
+
+std::vector<std::string> labels_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
+  std::vector<std::string> labels;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    labels.push_back(axes[i].values[point.place[i]].value_text());
+  }
+  return labels;
+}
+
+std::string place_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
+  std::string text;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    text += fmt::format(
+        "{}{} = {}", i > 0 ? ", " : "", axes[i].key, axes[i].values[point.place[i]].value_text());
+  }
+  return text;
 }
 
 }  // namespace stepsim

@@ -2,6 +2,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "sim/report/columns.h"
 #include "sim/study/recommendation.h"
@@ -15,9 +16,18 @@ struct SweepRow {
   Gain of_best;            ///< What the best point gains over this one; 0 for the best itself.
   std::string remark;      ///< "best", "too close to tell", or why the point is not the best.
   bool over_caps = false;  ///< Bucket caps are the only key swept.
+
+  /// The point was refused: the row holds its values and why, and no figure.
+  [[nodiscard]] bool is_blank() const { return !point.not_priced.empty(); }
 };
 
 /// In the order of JSON and CSV.
 [[nodiscard]] std::span<const Column<SweepRow>> sweep_columns();
+
+/// [axis] The values of a point, as they would be set.
+[[nodiscard]] std::vector<std::string> labels_of(const std::vector<SweepAxis>& axes,
+                                                 const SweepPoint& point);
+/// "ddp.bucket_cap = 128 MiB, cluster.ranks = 8"
+[[nodiscard]] std::string place_of(const std::vector<SweepAxis>& axes, const SweepPoint& point);
 
 }  // namespace stepsim

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include <fmt/core.h>
@@ -17,8 +18,10 @@
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/report/setting_json.h"
+#include "sim/report/sweep_training.h"
 #include "sim/study/bucket_cap_sweep.h"
 #include "sim/study/swept_effect.h"
+#include "sim/study/training_cost.h"
 
 namespace stepsim {
 
@@ -71,7 +74,15 @@ std::string bucket_cap_reason(const SweepPoint& point, const SweepPoint& best) {
   return here.overlap_fraction < 0.05 ? "no overlap" : "less overlap";
 }
 
+/// A point that was refused.
+bool is_refused(const SweepPoint& point) {
+  return !point.not_priced.empty();
+}
+
 std::string remark_of(const SweepRow& row, const SweepPoint& best, bool over_caps) {
+  if (row.is_blank()) {
+    return "refused";
+  }
   if (!fits(row.point)) {
     return "out of memory";
   }
@@ -89,7 +100,7 @@ std::string default_cap_name(const DdpOptions& ddp) {
 }
 
 bool can_be_told(const SweepRow& row) {
-  return row.of_best.is_certain() || !fits(row.point);
+  return row.is_blank() || row.of_best.is_certain() || !fits(row.point);
 }
 
 /// A step time above the shortest, of the largest that is; the shortest one shows as a mark, too.
@@ -99,32 +110,13 @@ double bar_share(double value, double low, double high) {
   return kMark + (1 - kMark) * std::clamp(share, 0.0, 1.0);
 }
 
-/// [axis] The values of a point, as they would be set.
-std::vector<std::string> labels_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
-  std::vector<std::string> labels;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    labels.push_back(axes[i].values[point.place[i]].value_text());
-  }
-  return labels;
-}
-
-/// "ddp.bucket_cap = 128 MiB"
-std::string place_of(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
-  std::string text;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    text += fmt::format(
-        "{}{} = {}", i > 0 ? ", " : "", axes[i].key, axes[i].values[point.place[i]].value_text());
-  }
-  return text;
-}
-
 /// True: the points do not have the same work in a step, so that times alone do not compare.
 bool changes_work(const SweepReport& report) {
   constexpr double kSame = 1e-6;
   const double tokens = report.rows[report.best].point.prediction.summary.useful_tokens_per_step;
   return std::ranges::any_of(report.rows, [&](const SweepRow& other) {
     const double others = other.point.prediction.summary.useful_tokens_per_step;
-    return std::abs(others - tokens) > kSame * tokens;
+    return !other.is_blank() && std::abs(others - tokens) > kSame * tokens;
   });
 }
 
@@ -185,20 +177,28 @@ struct SharedNote {
   std::vector<std::size_t> places;
 };
 
+SharedNote& add_shared(std::vector<SharedNote>& shared,
+                       const std::string& topic,
+                       const std::string& text,
+                       std::size_t place) {
+  auto found = std::ranges::find(shared, topic, &SharedNote::topic);
+  if (found == shared.end()) {
+    shared.push_back({topic, text, std::nullopt, {}});
+    found = shared.end() - 1;
+  }
+  found->places.push_back(place);
+  return *found;
+}
+
 void add_note(std::vector<SharedNote>& shared, const Note& note, std::size_t place) {
   const auto* beyond = std::get_if<SizesBeyondMeasured>(&note);
   const std::string topic = beyond != nullptr ? beyond->op + (beyond->smaller ? " below" : " above")
                             : std::holds_alternative<OutOfMemory>(note) ? "out of memory"
                                                                         : note_text(note);
-  auto found = std::ranges::find(shared, topic, &SharedNote::topic);
-  if (found == shared.end()) {
-    shared.push_back({topic, note_text(note), std::nullopt, {}});
-    found = shared.end() - 1;
+  SharedNote& found = add_shared(shared, topic, note_text(note), place);
+  if (beyond != nullptr && (!found.sizes || beyond->factor > found.sizes->factor)) {
+    found.sizes = *beyond;
   }
-  if (beyond != nullptr && (!found->sizes || beyond->factor > found->sizes->factor)) {
-    found->sizes = *beyond;
-  }
-  found->places.push_back(place);
 }
 
 /// One note for the ops that are as far beyond at the same points.
@@ -221,74 +221,18 @@ std::vector<SharedNote> joined(const std::vector<SharedNote>& notes) {
   return result;
 }
 
-/// A cluster, and what is to be trained there.
-struct TrainingRow {
-  const TrainingCost* cost;
-  const TrainingGoal* goal;
-};
-
-Cell known(const std::optional<double>& value) {
-  return value ? Cell(*value) : Cell();
-}
-
-bool has_goal(std::span<const TrainingRow> rows) {
-  return !rows.empty() && (rows.front().goal->samples || rows.front().goal->tokens);
-}
-
-bool has_price(std::span<const TrainingRow> rows) {
-  return has_goal(rows) && rows.front().goal->price;
-}
-
-// clang-format off
-const Column<TrainingRow> kTrainingColumns[] = {
-    {"ranks", nullptr, [](const TrainingRow& r) -> Cell { return std::int64_t{r.cost->ranks}; },
-     "ranks", FigureFormat::Whole, 10},
-    {"samples_per_s", nullptr, [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s; },
-     "samples/s", FigureFormat::Tenths, 20},
-    {"samples_per_s_interval90/0", nullptr,
-     [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_low90; },
-     "90 % interval", FigureFormat::TenthsInterval, 30,
-     [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_high90; }},
-    {"samples_per_s_interval90/1", nullptr,
-     [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_high90; }},
-    {"samples_per_s_per_rank", nullptr, [](const TrainingRow& r) -> Cell { return r.cost->per_rank; },
-     "per rank", FigureFormat::Hundredths, 40},
-    {"efficiency", nullptr, [](const TrainingRow& r) -> Cell { return r.cost->efficiency; },
-     "efficiency", FigureFormat::WholePercent, 50},
-    {"efficient", nullptr,
-     [](const TrainingRow& r) -> Cell { return std::string(r.cost->efficient ? "efficient" : ""); },
-     "frontier", FigureFormat::Words, 90},
-    {"hours", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->hours); },
-     "hours", FigureFormat::Tenths, 60, nullptr, true, has_goal},
-    {"rank_hours", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->rank_hours); },
-     "GPU-hours", FigureFormat::Tenths, 70, nullptr, true, has_goal},
-    {"money", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->money); },
-     "cost", FigureFormat::Tenths, 80, nullptr, true, has_price},
-};
-// clang-format on
-
-/// What training costs on each cluster, and how large a cluster is worth it.
-std::string training_text(const std::vector<SweepAxis>& axes,
-                          const SweepReport& report,
-                          const Screen& screen) {
-  const std::vector<TrainingRow> rows = mapped(report.training, [&](const TrainingCost& cost) {
-    return TrainingRow{&cost, &report.goal};
-  });
-  const Table table = table_of<TrainingRow>(
-      kTrainingColumns,
-      rows,
-      {},
-      mapped(axes, &SweepAxis::key),
-      mapped(report.rows, [&](const SweepRow& row) { return labels_of(axes, row.point); }));
-  const auto worth = largest_worth(report.training, report.goal);
-  const std::string sentence =
-      worth
-          ? fmt::format("Largest cluster with an efficiency of {:.0f} %: {}, {:.1f} samples/s.",
-                        100 * report.goal.efficiency,
-                        place_of(axes, report.rows[*worth].point),
-                        report.training[*worth].samples_per_s)
-          : fmt::format("No cluster has an efficiency of {:.0f} %.", 100 * report.goal.efficiency);
-  return fmt::format("{}\n{}\n", table.text(screen), painted(sentence, Paint::Strong, screen));
+Json reference_json(const SweepReport& report) {
+  Json json = {{"name", report.reference_name}};
+  if (is_refused(report.reference)) {
+    json["refused"] = report.reference.not_priced;
+    return json;
+  }
+  const PredictionSummary& summary = report.reference.prediction.summary;
+  json["step_ms"] = summary.step_time_ms.mean;
+  json["useful_tokens_per_step"] = summary.useful_tokens_per_step;
+  json["gap"] = report.gain.gain;
+  json["gap_interval90"] = {report.gain.interval.first, report.gain.interval.second};
+  return json;
 }
 
 Json axis_json(const SweepAxis& axis) {
@@ -296,28 +240,6 @@ Json axis_json(const SweepAxis& axis) {
           {"unit", unit_text(axis.key)},
           {"values", mapped(axis.values, setting_json)},
           {"labels", mapped(axis.values, &Setting::value_text)}};
-}
-
-Json training_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
-  const auto optional_number = [](const std::optional<double>& value) {
-    return value ? Json(*value) : Json();
-  };
-  Json rows = mapped(report.training, [&](const TrainingCost& cost) {
-    Json row = row_json<TrainingRow>(kTrainingColumns, {&cost, &report.goal});
-    row["efficient"] = cost.efficient;
-    for (const char* name : {"hours", "rank_hours", "money"}) {
-      row[name] = row.value(name, Json());  // Null where it is not known.
-    }
-    return row;
-  });
-  const auto worth = largest_worth(report.training, report.goal);
-  return {{"goal",
-           {{"samples", optional_number(report.goal.samples)},
-            {"tokens", optional_number(report.goal.tokens)},
-            {"price_per_rank_hour", optional_number(report.goal.price)},
-            {"efficiency", report.goal.efficiency}}},
-          {"points", std::move(rows)},
-          {"largest_worth", worth ? Json(place_of(axes, report.rows[*worth].point)) : Json()}};
 }
 
 }  // namespace
@@ -331,6 +253,10 @@ std::vector<std::string> sweep_warnings(const std::vector<SweepAxis>& axes,
   std::vector<SharedNote> shared;
   std::vector<Note> of_times;  // They speak of all points together.
   for (std::size_t i = 0; i < report.rows.size(); ++i) {
+    if (report.rows[i].is_blank()) {
+      const std::string text = "refused: " + report.rows[i].point.not_priced;
+      add_shared(shared, text, text, i);
+    }
     for (const Note& note : report.rows[i].point.prediction.notes) {
       if (std::holds_alternative<TimesOfAnyBatch>(note)) {
         of_times.push_back(note);
@@ -361,8 +287,6 @@ bool any_fits(const SweepReport& report) {
 
 std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport& report) {
   const SweepPoint& best = report.rows[report.best].point;
-  const std::string reference =
-      fmt::format("{} ({} a step)", report.reference_name, time_of(report.reference, report));
   if (!any_fits(report)) {
     return fmt::format(
         "No value fits into memory; {} {}: {}.",
@@ -370,9 +294,19 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
         changes_work(report) ? "would be the fastest for its tokens" : "needs least time",
         time_of(best, report));
   }
+  if (is_refused(report.reference)) {
+    return fmt::format("Best: {}, {} a step; {} cannot be predicted: {}{}",
+                       place_of(axes, best),
+                       time_of(best, report),
+                       report.reference_name,
+                       report.reference.not_priced,
+                       close_points(axes, report));
+  }
   const bool is_flat = std::ranges::none_of(report.rows, can_be_told);
   const bool reference_fits = fits(report.reference);
   if (reference_fits && !report.gain.is_certain()) {
+    const std::string reference =
+        fmt::format("{} ({} a step)", report.reference_name, time_of(report.reference, report));
     const std::string keep = fmt::format("{} {}", is_flat ? "Flat: keep" : "Keep", reference);
     if (report.gain.gain <= 0) {
       return fmt::format("{}: no value is faster.", keep);
@@ -411,33 +345,42 @@ SweepReport sweep_report(Jobs& jobs,
                          const TrainingGoal& goal) {
   const Scenario& scenario = jobs.base();
   SweepReport report;
+  SweepOptions of_points = options;
+  of_points.skips_unpriced = true;
   ReferencedSweep swept =
-      sweep_with_reference(jobs, axes, sweep_reference(scenario, axes), options, runner);
+      sweep_with_reference(jobs, axes, sweep_reference(scenario, axes), of_points, runner);
+  if (!options.no_reference.empty()) {
+    swept.reference = {};
+    swept.reference.not_priced = options.no_reference;
+  }
+  if (std::ranges::all_of(swept.points, is_refused)) {
+    fail_all_refused(jobs, axes, options, swept.points);
+  }
   report.keys_without_effect = keys_without_effect(axes, swept.points);
   for (SweepPoint& point : swept.points) {
     report.rows.push_back({std::move(point), {}, "", sweeps_only_caps(axes)});
   }
-  for (std::size_t i = 0; i < report.rows.size(); ++i) {
-    const SweepPoint& best = report.rows[report.best].point;
-    const SweepPoint& point = report.rows[i].point;
-    const bool faster = throughput(point) > throughput(best);
-    if (fits(point) > fits(best) || (fits(point) == fits(best) && faster)) {
-      report.best = i;
-    }
-  }
+  const auto rank = [](const SweepRow& row) {
+    return std::tuple(row.is_blank(), !fits(row.point), -throughput(row.point));
+  };
+  report.best = static_cast<std::size_t>(std::ranges::min_element(report.rows, {}, rank) -
+                                         report.rows.begin());
   const SweepPoint& best = report.rows[report.best].point;
   const bool caps = sweeps_only_caps(axes);
   for (SweepRow& row : report.rows) {
-    row.of_best = paired_gain(best.prediction, row.point.prediction);
+    row.of_best = row.is_blank() ? Gain() : paired_gain(best.prediction, row.point.prediction);
     row.remark = remark_of(row, best, caps);
   }
   report.reference_name = caps ? default_cap_name(scenario.ddp) : "the scenario as it stands";
   report.reference = std::move(swept.reference);
-  report.gain = paired_gain(best.prediction, report.reference.prediction);
-  const bool chosen = !fits(report.reference) || report.gain.is_certain();
+  const bool has_reference = !is_refused(report.reference);
+  report.gain = has_reference ? paired_gain(best.prediction, report.reference.prediction) : Gain();
+  const bool chosen = !has_reference || !fits(report.reference) || report.gain.is_certain();
   std::string& of_best = report.rows[report.best].remark;
   of_best = !fits(best) ? of_best : chosen ? "best" : "fastest";
-  const auto other_ranks = [&](const SweepRow& row) { return row.point.ranks != best.ranks; };
+  const auto other_ranks = [&](const SweepRow& row) {
+    return !row.is_blank() && row.point.ranks != best.ranks;
+  };
   report.goal = goal;
   if (goal.samples || goal.tokens || std::ranges::any_of(report.rows, other_ranks)) {
     const auto points = mapped(report.rows, [](const SweepRow& row) {
@@ -458,7 +401,7 @@ std::string sweep_text(const Scenario& scenario,
   // Bars compare what can run; where nothing can, all.
   std::vector<double> scale;
   for (std::size_t i = 0; i < times.size(); ++i) {
-    if (fits(report.rows[i].point) || !any_fits(report)) {
+    if (!report.rows[i].is_blank() && (fits(report.rows[i].point) || !any_fits(report))) {
       scale.push_back(times[i]);
     }
   }
@@ -471,8 +414,9 @@ std::string sweep_text(const Scenario& scenario,
     const SweepRow& row = report.rows[i];
     labels.push_back(labels_of(axes, row.point));
     const bool best = row.remark == "best";
-    paints.push_back(best ? Paint::Good : fits(row.point) ? Paint::Plain : Paint::Bad);
-    shares.push_back(bar_share(times[i], low, high));
+    const bool runs = !row.is_blank() && fits(row.point);
+    paints.push_back(best ? Paint::Good : runs ? Paint::Plain : Paint::Bad);
+    shares.push_back(row.is_blank() ? 0 : bar_share(times[i], low, high));
     plain.push_back(bar_text(shares.back(), 21, {}));
   }
   Table table = table_of<SweepRow>(
@@ -508,20 +452,14 @@ Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
     point["warnings"] = note_texts(row.point.prediction);
     points.push_back(std::move(point));
   }
-  Json json = {
-      {"format", "stepsim-sweep/2"},
-      {"headline", sweep_headline(axes, report)},
-      {"axes", mapped(axes, axis_json)},
-      {"points", std::move(points)},
-      {"best", report.best},
-      {"is_better", report.rows[report.best].remark == "best"},
-      {"reference",
-       {{"name", report.reference_name},
-        {"step_ms", report.reference.prediction.summary.step_time_ms.mean},
-        {"useful_tokens_per_step", report.reference.prediction.summary.useful_tokens_per_step},
-        {"gap", report.gain.gain},
-        {"gap_interval90", {report.gain.interval.first, report.gain.interval.second}}}},
-      {"warnings", sweep_warnings(axes, report)}};
+  Json json = {{"format", "stepsim-sweep/2"},
+               {"headline", sweep_headline(axes, report)},
+               {"axes", mapped(axes, axis_json)},
+               {"points", std::move(points)},
+               {"best", report.best},
+               {"is_better", report.rows[report.best].remark == "best"},
+               {"reference", reference_json(report)},
+               {"warnings", sweep_warnings(axes, report)}};
   if (!report.training.empty()) {
     json["training"] = training_json(axes, report);
   }

@@ -16,7 +16,8 @@ namespace stepsim {
 struct SweepReport {
   std::vector<SweepRow> rows;
   std::size_t best = 0;  ///< Largest useful tokens per second (for bucket caps: shortest step).
-  SweepPoint reference;  ///< DDP's 25 MiB when bucket_cap is swept, else the scenario as it stands.
+  /// DDP's 25 MiB when bucket_cap is swept, else the scenario as it stands; it may be refused.
+  SweepPoint reference;
   std::string reference_name;
   Gain gain;  ///< Of the best over the reference.
   std::vector<std::string> keys_without_effect;
@@ -29,7 +30,8 @@ struct SweepReport {
 [[nodiscard]] std::vector<Setting> sweep_reference(const Scenario& scenario,
                                                    const std::vector<SweepAxis>& axes);
 
-/// Predicts all points with the runner. Raises what sweep_with_reference() does.
+/// Predicts all points with the runner; a point that is refused is a row that says why. Raises what
+/// sweep_with_reference() does, and InputError where all points are refused.
 [[nodiscard]] SweepReport sweep_report(Jobs& jobs,
                                        const std::vector<SweepAxis>& axes,
                                        const SweepOptions& options,

@@ -9,10 +9,10 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
-#include "costmodel/base/memory_limit.h"
 #include "costmodel/records/profile.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/predict/batch_plan.h"
+#include "sim/predict/memory_need.h"
 #include "sim/predict/step_cost.h"
 
 namespace stepsim {
@@ -87,7 +87,7 @@ ScenarioPlans plan_one(const Scenario& scenario, const std::string& policy) {
 ScenarioPlans plan_all(const Scenario& scenario) {
   ScenarioPlans result;
   Progress progress("planning");
-  const MemoryShares shares(scenario.policies.size());  // All plans are there in the end.
+  check_memory_of_plans(scenario);
   for (const BatchingPolicy& policy : scenario.policies) {
     add_plan(scenario, policy, result);
     progress.at(static_cast<double>(result.plans.size()) /

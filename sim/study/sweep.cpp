@@ -220,6 +220,16 @@ std::vector<std::size_t> place_of(const std::vector<SweepAxis>& axes, std::size_
   return place;
 }
 
+/// "ddp.bucket_cap = 4 MiB, cluster.ranks = 8"
+std::string place_text(const std::vector<SweepAxis>& axes, const SweepPoint& point) {
+  std::string text;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    text += fmt::format(
+        "{}{} = {}", i > 0 ? ", " : "", axes[i].key, axes[i].values[point.place[i]].value_text());
+  }
+  return text;
+}
+
 /// The task of a point; the last axis is set first.
 SweepTask task_of(const std::vector<SweepAxis>& axes,
                   const SweepOptions& options,
@@ -344,6 +354,28 @@ std::vector<SweepPoint> sweep(Jobs& jobs,
       tasks_of(jobs.base(), axes, options), sweep_work(jobs, options), options.on_progress);
   set_places(axes, points);
   return points;
+}
+
+void fail_all_refused(Jobs& jobs,
+                      std::vector<SweepAxis> axes,
+                      SweepOptions options,
+                      const std::vector<SweepPoint>& points) {
+  const auto is_first = [&](const SweepPoint& point) {
+    return point.not_priced == points.front().not_priced;
+  };
+  if (std::ranges::all_of(points, is_first)) {
+    options.skips_unpriced = false;
+    for (SweepAxis& axis : axes) {
+      axis.values.resize(1);
+    }
+    (void)sweep(jobs, axes, options);  // Says it with its place.
+  }
+  constexpr std::size_t kShown = 10;
+  std::string text = fmt::format("all {} points are refused:", points.size());
+  for (std::size_t i = 0; i < std::min(kShown, points.size()); ++i) {
+    text += fmt::format("\n{}: {}", printable(place_text(axes, points[i])), points[i].not_priced);
+  }
+  throw InputError(text + (points.size() > kShown ? "\n…" : ""));
 }
 
 ReferencedSweep sweep_with_reference(Jobs& jobs,

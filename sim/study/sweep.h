@@ -43,7 +43,7 @@ struct SweepPoint {
   std::size_t buckets = 0;
   double last_bucket_ms = 0;  ///< All-reduce time of the last bucket, which nothing can hide.
   std::optional<StepPicture> picture;  ///< Present when SweepOptions::picture_of_step is.
-  std::string not_priced;              ///< Why the profile cannot price the point; else empty.
+  std::string not_priced;              ///< Why the point cannot be predicted; else empty.
   std::string op_source;  ///< Where the costs of ops come from: "measured", "published", …
   std::string collective_source;  ///< "measured", "interpolated", "extrapolated", "links", …
 };
@@ -56,6 +56,8 @@ struct SweepOptions {
   int noise_runs = 0;                       ///< PredictOptions::noise_runs; the draws are paired.
   bool skips_unpriced = false;        ///< False: a point that cannot be priced ends the sweep.
   ProgressCallback on_progress = {};  ///< Called from the caller's thread only.
+  /// Why there is no scenario without the axes' values, so that there is no reference; else empty.
+  std::string no_reference = {};
 };
 
 /// Predicts every combination of the axes' values; the last axis varies fastest.
@@ -67,6 +69,13 @@ struct SweepOptions {
 [[nodiscard]] std::vector<SweepPoint> sweep(const Scenario& scenario,
                                             const std::vector<SweepAxis>& axes,
                                             const SweepOptions& options);
+
+/// Raises InputError where none of the points could be predicted: it says why, of each point where
+/// reasons differ.
+[[noreturn]] void fail_all_refused(Jobs& jobs,
+                                   std::vector<SweepAxis> axes,
+                                   SweepOptions options,
+                                   const std::vector<SweepPoint>& points);
 
 /// A sweep with one more point.
 struct ReferencedSweep {

@@ -6,6 +6,9 @@ namespace stepsim {
 namespace {
 
 bool comes_to_the_same(const SweepPoint& a, const SweepPoint& b) {
+  if (a.not_priced.empty() != b.not_priced.empty()) {
+    return false;
+  }
   const auto figures = [](const SweepPoint& point) {
     const PredictionSummary& s = point.prediction.summary;
     return std::tuple(s.step_time_ms.mean,

@@ -1,5 +1,6 @@
 #include "sim/study/sweep.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
@@ -80,13 +81,50 @@ TrainingGoal training_goal(const Request& request, const SweepQuestion& options)
   return goal;
 }
 
+/// The scenario that is swept, and why there is none without the axes' values; else empty.
+struct SweptScenario {
+  Scenario scenario;
+  std::string no_reference;
+};
+
+/// Reads the scenario. What --set says may hold only beside a value of --over: then the first point
+/// that can be read stands for the scenario.
+SweptScenario read_swept(const AskedScenario& asked, const std::vector<SweepAxis>& axes) {
+  std::string why;
+  try {
+    return {asked.read(), ""};
+  } catch (const InputError& error) {
+    why = error.what();
+  }
+  constexpr std::size_t kMostTried = 1000;
+  std::size_t points = 1;
+  for (const SweepAxis& axis : axes) {
+    points *= axis.values.size();
+  }
+  for (std::size_t i = 0; i < std::min(points, kMostTried); ++i) {
+    AskedScenario one = asked;
+    std::size_t left = i;
+    for (const SweepAxis& axis : axes) {
+      one.set.push_back(axis.values[left % axis.values.size()].text());
+      left /= axis.values.size();
+    }
+    try {
+      return {one.read(), why};
+    } catch (const InputError&) {
+      continue;
+    }
+  }
+  return {asked.read(), ""};  // Raises what is wrong with it.
+}
+
 Answer ask_sweep(const Request& request, const SweepQuestion& question) {
   const AskedScenario asked = asked_scenario(request);
   const std::vector<SweepAxis> axes = asked_axes(request, question.over);
   if (axes.empty()) {
     request.fail("give --over KEY=VALUES");
   }
-  const auto jobs = std::make_shared<Jobs>(asked.read(), "--over");
+  SweptScenario swept = read_swept(asked, axes);
+  const auto jobs = std::make_shared<Jobs>(std::move(swept.scenario), "--over");
   const Scenario& scenario = jobs->base();
   keep_axis_files(request, scenario, axes);
   (void)jobs->profile(scenario);  // What is wrong with it comes before any work.
@@ -94,6 +132,8 @@ Answer ask_sweep(const Request& request, const SweepQuestion& question) {
   options.policy =
       studied_policy(scenario, "--over", mapped(axes, &SweepAxis::key), question.policy);
   options.noise_runs = PredictOptions().noise_runs;
+  options.skips_unpriced = true;
+  options.no_reference = swept.no_reference;
   const TrainingGoal goal = training_goal(request, question);
   PointRunner runner = point_runner(request, scenario);
   Progress progress("sweeping");

@@ -6,6 +6,7 @@ import functools
 import html
 import io
 import json
+import math
 import os
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -238,22 +239,23 @@ class SweepPoint:
 
     values: Dict[str, Any]  #: The swept keys and their values: numbers in bytes or seconds.
     place: List[int]  #: Which value of each key, by number.
-    step_ms: float
-    interval90_ms: Interval
-    gain_of_best: float  #: What the best point gains over this one, as a fraction.
-    useful_tokens_per_s: float
-    buckets: int
-    communication_ms: float
-    exposed_communication_ms: float
-    exposed_transfer_ms: float
-    waiting_for_ranks_ms: float
-    overlap_fraction: float
-    peak_memory_mib: float
-    op_source: str
-    collective_source: str
-    out_of_memory: str  #: Empty: it fits.
-    remark: str
-    warnings: List[str]
+    step_ms: float = math.nan
+    interval90_ms: Interval = (math.nan, math.nan)
+    gain_of_best: float = math.nan  #: What the best point gains over this one, as a fraction.
+    useful_tokens_per_s: float = math.nan
+    buckets: int = 0
+    communication_ms: float = math.nan
+    exposed_communication_ms: float = math.nan
+    exposed_transfer_ms: float = math.nan
+    waiting_for_ranks_ms: float = math.nan
+    overlap_fraction: float = math.nan
+    peak_memory_mib: float = math.nan
+    op_source: str = ""
+    collective_source: str = ""
+    out_of_memory: str = ""  #: Empty: it fits.
+    remark: str = ""
+    refused: str = ""  #: Why the point could not be predicted: it has no figures then. Else empty.
+    warnings: List[str] = dataclasses.field(default_factory=list)
 
 
 class Sweep(Result):
@@ -262,7 +264,7 @@ class Sweep(Result):
     @functools.cached_property
     def points(self) -> List[SweepPoint]:
         return [
-            _typed(SweepPoint, one, interval90_ms=tuple(one["interval90"]))
+            _typed(SweepPoint, one, interval90_ms=tuple(one.get("interval90", (math.nan, math.nan))))
             for one in self.data["points"]
         ]
 

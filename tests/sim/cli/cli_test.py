@@ -206,12 +206,13 @@ def test_compare_prints_the_published_padding_and_spread():
         assert padding in line and spread in line, line
 
 
-def test_one_policy_out_of_memory_is_named_and_ends_with_1():
+def test_one_policy_out_of_memory_is_named_and_marked():
     scenario = str(ROOT / "scenarios" / "sst2_distilbert.toml")
     done = run("compare", scenario, "--set", "policy.fixed.batch_size=1000",
-               "--set", "optimizer.state_bytes_per_parameter=1080", status=1)
+               "--set", "optimizer.state_bytes_per_parameter=1080")
     assert "warning: fixed: out of memory: step 0, rank 0: needs " in done.stdout
     assert done.stdout.count("out of memory") == 1 and "Use " in done.stdout
+    assert done.stdout.count("fixed !") == 1, done.stdout
     result = json.loads(run("run", scenario, "--json", "-").stdout)["predictions"][0]
     assert result["largest_token_budget"]["tokens"] > 0
 

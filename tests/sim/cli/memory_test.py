@@ -86,6 +86,21 @@ def test_every_command_that_plans_refuses_what_needs_too_much():
         assert not os.listdir(folder)
 
 
+def test_many_plans_need_the_program_and_one_epoch_s_work_once():
+    text = pathlib.Path(SKEW).read_text(encoding="utf-8")
+    head = text[: text.index("[[policy]]")].replace('profile = "', f'profile = "{SCENARIOS}/')
+    many = "".join(f'[[policy]]\nname = "p{i}"\nkind = "fixed"\nbatch_size = {i % 16 + 1}\n' for i in range(1600))
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "many.toml")
+        pathlib.Path(file).write_text(head + many, encoding="utf-8")
+        arguments = ["plan", file, "--out-dir", os.path.join(folder, "plans")]
+        peak = measured_peak(arguments)
+        limit = f"{STATED_FACTOR * peak // 2**20} MiB"
+        result = ask([*arguments, "--memory-limit", limit])
+        assert result.returncode == 0, (limit, result.stderr)
+        assert ask([*arguments, "--memory-limit", f"{peak // 2**20 // 8} MiB"]).returncode == 2
+
+
 def test_a_limit_of_the_shell_holds_and_a_stated_one_replaces_it():
     limit = 3 * 2**30
 

@@ -60,8 +60,8 @@ function headFigures(page) {
     const reference = referenceOf(page);
     return [[best.out_of_memory ? "nothing fits; fastest" : result.is_better ? "best" : "fastest", shortName(valueLabels(page, best).join(", "), 24)],
       [`${measure.name.toLowerCase()} there`, measure.short(valueOf(best, measure))],
-      [reference.name, measure.short(reference.y)],
-      ["gap", percent(result.reference.gap)],
+      ...(reference ? [[reference.name, measure.short(reference.y)],
+        ["gap", percent(result.reference.gap)]] : []),
       ["overlap there", percent(best.overlap_fraction, 0)]];
   }
   if (page.kind === "tune") {

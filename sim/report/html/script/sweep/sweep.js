@@ -31,7 +31,7 @@ function drawGridOfSweep(page, keys) {
     const labels = valueLabels(page, point);
     return {line: keys.slice(0, -1).map((key, i) => `${key} = ${labels[i]}`).join(", "),
       label: labels[keys.length - 1], y: valueOf(point, measure),
-      misfit: Boolean(point.out_of_memory)};
+      misfit: Boolean(point.out_of_memory), refused: point.refused};
   });
   const strong = rows[best];
   const card = section(page, "valley", "The sweep",
@@ -43,7 +43,8 @@ function drawGridOfSweep(page, keys) {
     margin: {top: 26, left: 56, right: 20, bottom: 42},
     label: `${measure.name} of ${points.length} points; ${bestWord(page)} ${measure.short(strong.y)} at ` +
       `${shortName(strong.line)}, ${shortName(last)} = ${shortName(strong.label)}.`},
-  (g, width, height) => drawLines(g, width, height, rows, strong, measure));
+  (g, width, height) => drawLines(g, width, height, rows.filter((row) => !row.refused), strong,
+    measure));
   sweepTable(card, page, keys);
 }
 
@@ -89,6 +90,8 @@ function sweepTable(card, page, keys) {
     ...keys.map((key, i) => ({name: shortName(key), text: true,
       value: (point) => shortName(valueLabels(page, point)[i])})),
     ...page.data.sweep_columns.map(({key, heading, format}) => ({name: heading, text: !format,
-      value: (point) => format ? figureFormats[format](point[key]) : shortName(point[key])})),
+      value: (point) => point.refused && key !== "remark" ? "–"
+        : format ? figureFormats[format](point[key])
+          : shortName(point.refused ? `refused: ${point.refused}` : point[key], 200)})),
   ], page.data.result.points);
 }

@@ -57,7 +57,7 @@ function sweepPoints(page) {
     index: settings.findIndex((timeline) => timeline.point === i)}));
   const besides = isStep && keys[0] === "ddp.bucket_cap"
     ? drawn.filter((point, i) => point.x > 0 && settings[i].point === null) : [];
-  return swept.concat(besides).sort((a, b) => a.x - b.x);
+  return swept.filter((point) => !point.row.refused).concat(besides).sort((a, b) => a.x - b.x);
 }
 
 /** Returns the selected policy's timelines, or the recommended one's when these are too few. */
@@ -71,7 +71,10 @@ function sweepTimelines(page) {
 
 /** Returns the reference of the points, {name, y, x or null}; null when there is none. */
 function referenceOf(page) {
-  if (page.kind === "sweep" && page.data.result.reference) {
+  if (page.kind === "sweep" && page.data.result.reference.refused) {
+    return null;
+  }
+  if (page.kind === "sweep") {
     const {name, step_ms: time, gap} = page.data.result.reference;
     const best = page.data.result.points[page.data.result.best];
     return {name: shortName(name), gap,

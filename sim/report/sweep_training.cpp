@@ -1,0 +1,118 @@
+#include "sim/report/sweep_training.h"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/base/mapped.h"
+#include "costmodel/terminal/paint.h"
+#include "costmodel/terminal/table.h"
+#include "sim/report/columns.h"
+#include "sim/report/sweep_columns.h"
+#include "sim/report/sweep_report.h"
+#include "sim/study/training_cost.h"
+
+namespace stepsim {
+
+namespace {
+
+/// A cluster, and what is to be trained there.
+struct TrainingRow {
+  const TrainingCost* cost;
+  const TrainingGoal* goal;
+};
+
+Cell known(const std::optional<double>& value) {
+  return value ? Cell(*value) : Cell();
+}
+
+bool has_goal(std::span<const TrainingRow> rows) {
+  return !rows.empty() && (rows.front().goal->samples || rows.front().goal->tokens);
+}
+
+bool has_price(std::span<const TrainingRow> rows) {
+  return has_goal(rows) && rows.front().goal->price;
+}
+
+// clang-format off
+const Column<TrainingRow> kTrainingColumns[] = {
+    {"ranks", nullptr, [](const TrainingRow& r) -> Cell { return std::int64_t{r.cost->ranks}; },
+     "ranks", FigureFormat::Whole, 10},
+    {"samples_per_s", nullptr, [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s; },
+     "samples/s", FigureFormat::Tenths, 20},
+    {"samples_per_s_interval90/0", nullptr,
+     [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_low90; },
+     "90 % interval", FigureFormat::TenthsInterval, 30,
+     [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_high90; }},
+    {"samples_per_s_interval90/1", nullptr,
+     [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_high90; }},
+    {"samples_per_s_per_rank", nullptr, [](const TrainingRow& r) -> Cell { return r.cost->per_rank; },
+     "per rank", FigureFormat::Hundredths, 40},
+    {"efficiency", nullptr, [](const TrainingRow& r) -> Cell { return r.cost->efficiency; },
+     "efficiency", FigureFormat::WholePercent, 50},
+    {"efficient", nullptr,
+     [](const TrainingRow& r) -> Cell { return std::string(r.cost->efficient ? "efficient" : ""); },
+     "frontier", FigureFormat::Words, 90},
+    {"hours", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->hours); },
+     "hours", FigureFormat::Tenths, 60, nullptr, true, has_goal},
+    {"rank_hours", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->rank_hours); },
+     "GPU-hours", FigureFormat::Tenths, 70, nullptr, true, has_goal},
+    {"money", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->money); },
+     "cost", FigureFormat::Tenths, 80, nullptr, true, has_price},
+};
+// clang-format on
+
+}  // namespace
+
+std::string training_text(const std::vector<SweepAxis>& axes,
+                          const SweepReport& report,
+                          const Screen& screen) {
+  std::vector<TrainingRow> rows;  // Of points that were predicted.
+  std::vector<std::vector<std::string>> labels;
+  for (std::size_t i = 0; i < report.training.size(); ++i) {
+    if (!report.rows[i].is_blank()) {
+      rows.push_back({&report.training[i], &report.goal});
+      labels.push_back(labels_of(axes, report.rows[i].point));
+    }
+  }
+  const Table table =
+      table_of<TrainingRow>(kTrainingColumns, rows, {}, mapped(axes, &SweepAxis::key), labels);
+  const auto worth = largest_worth(report.training, report.goal);
+  const std::string sentence =
+      worth
+          ? fmt::format("Largest cluster with an efficiency of {:.0f} %: {}, {:.1f} samples/s.",
+                        100 * report.goal.efficiency,
+                        place_of(axes, report.rows[*worth].point),
+                        report.training[*worth].samples_per_s)
+          : fmt::format("No cluster has an efficiency of {:.0f} %.", 100 * report.goal.efficiency);
+  return fmt::format("{}\n{}\n", table.text(screen), painted(sentence, Paint::Strong, screen));
+}
+
+Json training_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
+  const auto optional_number = [](const std::optional<double>& value) {
+    return value ? Json(*value) : Json();
+  };
+  Json rows = mapped(report.training, [&](const TrainingCost& cost) {
+    Json row = row_json<TrainingRow>(kTrainingColumns, {&cost, &report.goal});
+    row["efficient"] = cost.efficient;
+    for (const char* name : {"hours", "rank_hours", "money"}) {
+      row[name] = row.value(name, Json());  // Null where it is not known.
+    }
+    return row;
+  });
+  const auto worth = largest_worth(report.training, report.goal);
+  return {{"goal",
+           {{"samples", optional_number(report.goal.samples)},
+            {"tokens", optional_number(report.goal.tokens)},
+            {"price_per_rank_hour", optional_number(report.goal.price)},
+            {"efficiency", report.goal.efficiency}}},
+          {"points", std::move(rows)},
+          {"largest_worth", worth ? Json(place_of(axes, report.rows[*worth].point)) : Json()}};
+}
+
+}  // namespace stepsim

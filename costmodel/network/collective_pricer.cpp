@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -148,6 +149,12 @@ CollectivePrice CollectivePricer::price(CollectiveKind kind,
     return analytic(kind, bytes, ranks, nodes);
   }
   refuse(kind, ranks, nodes);
+}
+
+CollectivePricer CollectivePricer::at_any_size() const {
+  CollectivePricer pricer = *this;
+  pricer.limits_.max_size_factor = std::numeric_limits<double>::infinity();
+  return pricer;
 }
 
 const CollectiveCost* CollectivePricer::exact(CollectiveKind kind, int ranks, int nodes) const {

@@ -76,6 +76,9 @@ class CollectivePricer {
   /// message says what to measure or which key to write.
   [[nodiscard]] CollectivePrice price(CollectiveKind kind, Bytes bytes, int ranks, int nodes) const;
 
+  /// The same pricer, which goes beyond the measured sizes as far as it is asked to.
+  [[nodiscard]] CollectivePricer at_any_size() const;
+
   /// Returns CollectiveCost::spread of the measured table for exactly these ranks and nodes. It is
   /// empty, which means that every call takes the mean, when there is no such table.
   [[nodiscard]] std::vector<double> spread(CollectiveKind kind, int ranks, int nodes) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/compute/fit_errors.h"
 #include "costmodel/network/nccl_model.h"
@@ -17,16 +18,34 @@ constexpr double kSmallMessage = 32 * 1024;
 
 }  // namespace
 
+void StepPricer::begin_step(int number) {
+  const int warmup_steps = scenario().warmup_steps;
+  refuses_ = number >= std::max(1, warmup_steps) || scenario().steps == 1;
+  is_noted_ = number >= warmup_steps;
+}
+
 double StepPricer::collective_seconds(CollectiveKind kind, double bytes, bool whole_world) {
   const int ranks = whole_world ? scenario().ranks : scenario().ddp.hook_options.subgroup_ranks;
   const auto whole = static_cast<std::int64_t>(std::ceil(bytes));
   const auto key = std::make_tuple(kind, whole, ranks);
   const auto known = prices_.find(key);
-  if (known != prices_.end()) {
+  if (known != prices_.end() && !(refuses_ && beyond_.contains(key))) {
     return known->second;
   }
   const int nodes = scenario().placement.first(ranks).nodes();
-  const CollectivePrice price = pricer_.price(kind, Bytes(whole), ranks, nodes);
+  CollectivePrice price;
+  try {
+    price = pricer_.price(kind, Bytes(whole), ranks, nodes);
+  } catch (const InputError&) {
+    if (refuses_) {
+      throw;
+    }
+    price = pricer_.at_any_size().price(kind, Bytes(whole), ranks, nodes);
+    beyond_.insert(key);
+    if (!is_noted_) {
+      return prices_[key] = price.cost.seconds;
+    }
+  }
   const Cost& cost = price.cost;
   priced_seconds_ += cost.seconds;
   error_seconds_ += cost.seconds * sd_of_mean_absolute(cost.shared_error);

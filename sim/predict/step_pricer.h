@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -19,6 +20,11 @@ class StepPricer : public StepLowering {
   StepPricer(const StepLowering& priced, const Scenario& scenario, const CollectivePricer& pricer)
       : StepLowering(priced, scenario), pricer_(pricer) {}
 
+  /// What is priced from here on belongs to the step of this number, from 0. The first step of a
+  /// run and those of its warm-up may hold collectives that no other has, as the one bucket of
+  /// DDP's first iteration: a size too far outside the measured range is refused in the others
+  /// alone.
+  void begin_step(int number);
   /// Seconds of a collective of so many bytes, over all ranks or over a subgroup of post-local SGD.
   double collective_seconds(CollectiveKind kind, double bytes, bool whole_world = true);
   /// Costs of DDP's own work; they refer to this pricer and must not outlive it. `common`: a factor
@@ -44,6 +50,9 @@ class StepPricer : public StepLowering {
   std::vector<double> drawn_seconds_;  ///< [draw] Under the draws of fitted links.
   std::map<std::string, CollectiveSource> sources_;
   std::map<std::tuple<CollectiveKind, std::int64_t, int>, double> prices_;
+  std::set<std::tuple<CollectiveKind, std::int64_t, int>> beyond_;  ///< Too far outside for others.
+  bool refuses_ = true;   ///< Whether sizes too far outside are refused in this step,
+  bool is_noted_ = true;  ///< and whether its prices count in the means.
 };
 
 }  // namespace stepsim

@@ -201,6 +201,7 @@ StepTimeline StepSimulator::play_program(bool record_spans) {
   for (int rank = 0; rank < scenario.ranks; ++rank) {
     step.ranks.push_back(rank_work(rank));
   }
+  run_.pricer().begin_step(step_);
   StepProgram program = run_.reduced().program(prices_, step);
   for (Collective& collective : program.program.collectives) {
     if (run_.differs_by(Change::FreeCommunication)) {

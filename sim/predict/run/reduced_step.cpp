@@ -136,6 +136,8 @@ void ReducedStep::find_plain_steps() {
   }
   schedules.pop_back();
   for (StepSchedule& schedule : schedules) {
+    // All steps after the first one are alike.
+    pricer_.begin_step(plain_steps_.empty() ? 0 : scenario_.steps - 1);
     PlainStep& step = plain_steps_.emplace_back();
     for (const CollectiveUse& use : schedule.collectives) {
       step.all_reduce.push_back(pricer_.collective_seconds(use.kind, use.bytes));

@@ -31,7 +31,8 @@ ReduceBound reduce_bound(const Scenario& scenario, const Profile& profile) {
   if (!scenario.parallel->facts(job).bounds_reduction) {
     return {};
   }
-  const CollectivePricer pricer = scenario_pricer(scenario, profile);
+  // What is too far outside the measured sizes is refused when the point is priced.
+  const CollectivePricer pricer = scenario_pricer(scenario, profile).at_any_size();
   const std::unique_ptr<CostModel> costs = cost_model(scenario, profile);
   BoundPrices prices;
   prices.collective = [&](CollectiveKind kind, double bytes) {

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -204,6 +205,25 @@ def test_compare_prints_the_published_padding_and_spread():
     ):
         line = next(line for line in text.splitlines() if line.startswith(policy))
         assert padding in line and spread in line, line
+
+
+def test_a_collective_of_the_first_step_alone_refuses_nothing():
+    """DDP reduces all gradients of its first iteration at once, and this profile ends at 64 MiB."""
+    scenario = [str(ROOT / "scenarios" / "a100_llama2_7b.toml"), "--set", "model.layers=8", "--set", "ddp.torch=newest"]
+    warmed = [*scenario, "--set", "scenario.warmup_steps=2", "--set", "scenario.steps=6"]
+    engine = ["--set", "noise.rank_speed=0.01"]  # Steps that the recurrence leaves to the engine.
+    for more in ([], engine):
+        text = run("run", *warmed, *more).stdout
+        assert float(re.search(r"all_reduce: up to ([\d.]+) times", text).group(1)) < 4, text
+        # Where the first step counts, so does what is not known of its all-reduce.
+        text = run("run", *scenario, "--set", "scenario.warmup_steps=0", *more).stdout
+        assert "all_reduce: up to 56 times the largest size that was measured" in text, text
+        # What all steps hold is refused as ever.
+        said = run("run", *warmed, *more, "--set", "ddp.bucket_cap=2GiB", status=2).stderr
+        assert "times beyond, and more than 4 times is refused" in said, said
+    run("tune", *warmed, "--over", "ddp.bucket_cap=25MiB,50MiB")
+    run("blame", *warmed)
+    run("buckets", *warmed, "--best")
 
 
 def test_one_policy_out_of_memory_is_named_and_marked():

@@ -7,6 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "calibrate/import/kineto/kineto_dims.h"
 #include "costmodel/base/input_error.h"
 
@@ -46,6 +49,11 @@ RowKind rows_of(const KinetoEvent& event) {
     }
   }
   return RowKind::Skip;
+}
+
+/// Launches of devices that are not read: xpu_runtime, mtia_runtime, privateuse1_runtime.
+bool is_other_runtime(const std::string& category) {
+  return category.ends_with("_runtime") || category.ends_with("_driver");
 }
 
 bool starts_with(std::string_view text, std::string_view lead) {
@@ -128,6 +136,9 @@ void KinetoCollector::add(const KinetoEvent& event) {
 void KinetoCollector::add_complete(const KinetoEvent& event) {
   const RowKind rows = rows_of(event);
   if (rows == RowKind::Skip) {
+    if (is_other_runtime(event.category)) {
+      other_runtimes_.insert(event.category);
+    }
     return;
   }
   if (rows == RowKind::Sync) {
@@ -392,6 +403,20 @@ void KinetoCollector::add_collective(const KinetoSpan& span,
   trace_.collectives.push_back(std::move(collective));
 }
 
+/// Raises InputError where nothing of the device is known since another runtime launched it.
+void KinetoCollector::require_known_runtime() const {
+  const bool known =
+      !trace_.ops.empty() ||
+      std::ranges::any_of(trace_.collectives, [](const auto& one) { return one.stream >= 0; });
+  if (!known && !other_runtimes_.empty()) {
+    throw InputError(SourcePlace{trace_.file},
+                     "device rows launched by {} are not read; those of cuda_runtime, cuda_driver "
+                     "and hip_runtime are. A training on such devices is recorded by "
+                     "stepsim_recorder.py, or told by its step times (stepcal import step-times)",
+                     printable(fmt::format("{}", fmt::join(other_runtimes_, ", "))));
+  }
+}
+
 void KinetoCollector::finish() {
   shift_to_base();
   sort_host_rows();
@@ -417,6 +442,7 @@ void KinetoCollector::finish() {
       add_collective(call.at.span, -1, call.at, call.statement);
     }
   }
+  require_known_runtime();
   complete_syncs();
   leave_waits_of_collectives();
   trace_.streams.assign(streams.begin(), streams.end());

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ class KinetoCollector {
 
   void add(const KinetoEvent& event);
   /// Call it after the last row, when the trace's header is set. Raises InputError for an unknown
-  /// element type.
+  /// element type, and for a device whose launches are not read.
   void finish();
   [[nodiscard]] bool has_ddp() const { return has_ddp_; }
 
@@ -78,6 +79,7 @@ class KinetoCollector {
                       const Statement& own);
   void complete_syncs();
   void leave_waits_of_collectives();
+  void require_known_runtime() const;
   void take_size(const Statement& statement, KinetoCollective* collective);
 
   KinetoTrace& trace_;
@@ -88,6 +90,7 @@ class KinetoCollector {
   std::vector<Call> comm_records_;  ///< record_param_comms, sorted like these.
   std::map<std::string, int> threads_;
   std::map<std::string, int> kernel_names_;
+  std::set<std::string> other_runtimes_;  ///< Categories of launches that are not read.
   bool has_ddp_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "calibrate/import/kineto/kineto_source.h"
@@ -113,7 +114,7 @@ class Handler : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(std::size_t position,
-                   const std::string& /*last_token*/,
+                   const std::string& last_token,
                    const nlohmann::detail::exception& error) override {
     std::string message = error.what();
     for (const std::string_view lead : {"syntax error ", "number overflow"}) {
@@ -123,13 +124,36 @@ class Handler : public nlohmann::json_sax<Json> {
       }
     }
     source_.fail(position > 0 ? position - 1 : 0,
-                 printable(message.substr(0, message.find("; last read: "))));
+                 printable(message.substr(0, message.find("; last read: "))) + advice(last_token));
   }
 
   [[nodiscard]] bool has_list() const { return has_list_; }
   KinetoHeader take_header() { return std::move(header_); }
 
  private:
+  /// Which row is broken, and what is known of the programs that write such rows.
+  [[nodiscard]] std::string advice(const std::string& last_token) const {
+    if (event_depth_ == 0) {
+      return "";
+    }
+    constexpr std::size_t kShown = 60;
+    std::string text = fmt::format(" in the row with the category '{}' and the name '{}'",
+                                   printable(event_.category, kShown),
+                                   printable(event_.name, kShown));
+    if (event_.category == "python_function") {
+      text +=
+          ": PyTorch 2.0 and 2.1 do not escape the quotes of such names; record without "
+          "with_stack=True, or with another version";
+    } else if (last_token.ends_with("ti")) {
+      text +=
+          ": old profilers with use_cuda=True write tid without its first quote; put it in, as "
+          "sed 's/, tid\"/, \"tid\"/g' does";
+    } else {
+      text += ": take that row out, or export the trace again";
+    }
+    return text;
+  }
+
   bool open() {
     if (++depth_ > kMaxDepth) {
       source_.fail(source_.offset(), "nested deeper than 100 levels");

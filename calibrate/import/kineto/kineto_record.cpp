@@ -132,7 +132,10 @@ class RecordMaker {
                       world_size(),
                       traces_.size() > 1 ? "have" : "has"));
     }
-    std::string problem = "there is no ProfilerStep: call profiler.step() once a step";
+    std::string problem =
+        "there is no ProfilerStep: give torch.profiler.profile a schedule, and call "
+        "profiler.step() "
+        "once a step";
     std::vector<std::string> left_out;
     for (const KinetoStep& step : traces_.front().steps) {
       std::vector<KinetoTracedStep> ranks;

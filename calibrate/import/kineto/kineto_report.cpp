@@ -34,13 +34,15 @@ std::string size_text(const std::optional<std::int64_t>& bytes) {
   return bytes ? format_bytes(Bytes(*bytes)) : "?";
 }
 
+/// How many steps a trace has, and their numbers.
 std::string steps_text(const KinetoTrace& trace) {
   if (trace.steps.empty()) {
     return "-";
   }
   const std::int64_t first = trace.steps.front().number;
   const std::int64_t last = trace.steps.back().number;
-  return first == last ? std::to_string(first) : fmt::format("{} .. {}", first, last);
+  return first == last ? fmt::format("1 ({})", first)
+                       : fmt::format("{} ({} .. {})", trace.steps.size(), first, last);
 }
 
 std::string step_time_text(const KinetoTrace& trace) {
@@ -132,9 +134,14 @@ struct ClassTotal {
   std::int64_t total_ns = 0;
 };
 
-std::array<ClassTotal, kKinetoClasses> totals_of(const KinetoTrace& trace) {
+enum class Counted { All, InSteps };
+
+std::array<ClassTotal, kKinetoClasses> totals_of(const KinetoTrace& trace, Counted counted) {
   std::array<ClassTotal, kKinetoClasses> totals{};
   for (const KinetoOp& op : trace.ops) {
+    if (counted == Counted::InSteps && op.step < 0) {
+      continue;
+    }
     ClassTotal& total = totals[static_cast<std::size_t>(op.kind)];
     ++total.count;
     total.total_ns += op.span.duration_ns;
@@ -142,13 +149,20 @@ std::array<ClassTotal, kKinetoClasses> totals_of(const KinetoTrace& trace) {
   return totals;
 }
 
+/// Compute by class: of a step where traces have steps, else of a whole trace, which nobody
+/// divided.
 void append_compute(std::span<const KinetoTrace> traces, const Screen& screen, std::string* text) {
+  const bool stepped =
+      std::ranges::any_of(traces, [](const KinetoTrace& trace) { return !trace.steps.empty(); });
   std::array<ClassTotal, kKinetoClasses> sums{};
-  double steps = 0;
+  double parts = 0;  // Steps, or whole traces.
   double all = 0;
   for (const KinetoTrace& trace : traces) {
-    steps += static_cast<double>(std::max<std::size_t>(trace.steps.size(), 1));
-    const auto totals = totals_of(trace);
+    if (stepped && trace.steps.empty()) {
+      continue;
+    }
+    parts += stepped ? static_cast<double>(trace.steps.size()) : 1;
+    const auto totals = totals_of(trace, stepped ? Counted::InSteps : Counted::All);
     for (std::size_t i = 0; i < sums.size(); ++i) {
       sums[i].count += totals[i].count;
       sums[i].total_ns += totals[i].total_ns;
@@ -158,20 +172,23 @@ void append_compute(std::span<const KinetoTrace> traces, const Screen& screen, s
   if (all <= 0) {
     return;
   }
-  Table table({"compute", "ops per step", "ms per step", "share"});
+  Table table(
+      {"compute", stepped ? "ops per step" : "ops", stepped ? "ms per step" : "ms", "share"});
   std::vector<double> shares;
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const auto total = static_cast<double>(sums[i].total_ns);
     if (sums[i].count > 0) {
       table.add({std::string(name_of(static_cast<KinetoClass>(i))),
-                 fmt::format("{:.1f}", static_cast<double>(sums[i].count) / steps),
-                 fmt::format("{:.3f}", total * kMillisecond / steps),
+                 fmt::format("{:.1f}", static_cast<double>(sums[i].count) / parts),
+                 fmt::format("{:.3f}", total * kMillisecond / parts),
                  fmt::format("{:.1f} %", 100 * total / all)});
       shares.push_back(total / all);
     }
   }
   table.add_bars("", std::move(shares), {});
-  *text += "\n" + table.text(screen) + "per step and rank; classes by the names of kernels\n";
+  *text += fmt::format("\n{}{}; classes by the names of kernels\n",
+                       table.text(screen),
+                       stepped ? "per step and rank" : "of the whole trace, a rank");
 }
 
 /// A step that had work for the GPU.
@@ -339,7 +356,7 @@ Json rank_json(const KinetoTrace& trace, int rank, std::int64_t zero) {
   for (const KinetoCollective& one : trace.collectives) {
     json["collectives"].push_back(collective_json(trace, one, zero));
   }
-  const auto totals = totals_of(trace);
+  const auto totals = totals_of(trace, Counted::All);
   for (std::size_t i = 0; i < totals.size(); ++i) {
     if (totals[i].count > 0) {
       json["compute"].push_back(

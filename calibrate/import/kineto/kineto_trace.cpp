@@ -61,7 +61,9 @@ void warn(KinetoTrace* trace) {
   }
   if (trace->steps.empty()) {
     warnings.emplace_back(
-        "no ProfilerStep: call profiler.step() once a step; nothing can be told per step");
+        "no ProfilerStep, so nothing can be told per step: give torch.profiler.profile a schedule "
+        "(without one it marks no steps), as schedule(wait=1, warmup=1, active=12), and call "
+        "profiler.step() once a step");
   }
   const auto sizeless = std::ranges::count_if(
       trace->collectives, [](const KinetoCollective& one) { return !one.bytes; });

@@ -145,7 +145,8 @@ struct KinetoTrace {
 /// grows with the GPU operations, the runtime's calls, the nodes of autograd and the few kinds of
 /// ops in KinetoTensorOf only.
 ///
-/// Raises InputError as read_kineto_events() does, and for an unknown element type.
+/// Raises InputError as read_kineto_events() does, and for an unknown element type and a
+/// device whose launches are not read.
 [[nodiscard]] KinetoTrace read_kineto(const std::string& path,
                                       const ProgressCallback& on_progress = {});
 

@@ -219,6 +219,67 @@ TEST_CASE("a message names the file and the byte") {
   CHECK_THROWS_AS((void)read_kineto("/nonexistent/trace.json"), InputError);
 }
 
+TEST_CASE("a broken row is named, with what is known of programs that write it") {
+  const auto with_row = [](const std::string& broken) {
+    return R"({"traceEvents":[)" + launch(1, "0") + "," + broken + "]}";
+  };
+  CHECK_THROWS_WITH_AS(
+      (void)read_text_trace(with_row(
+          R"row({"ph":"X","cat":"python_function","name":"_impl = make("ns", "IMPL")","ts":5,"dur":1
+})row")),
+      doctest::Contains("in the row with the category 'python_function' and the name '_impl = "
+                        "make(': PyTorch 2.0 and 2.1 do not escape the quotes of such names; "
+                        "record without with_stack=True"),
+      InputError);
+  CHECK_THROWS_WITH_AS(
+      (void)read_text_trace(with_row(R"({"ph":"X","name":"add","ts":5,"pid":"CPU", tid":0})")),
+      doctest::Contains("write tid without its first quote"),
+      InputError);
+  CHECK_THROWS_WITH_AS((void)read_text_trace(with_row(R"({"name":"aten::add","ts":5 "dur":1})")),
+                       doctest::Contains("and the name 'aten::add': take that row out"),
+                       InputError);
+}
+
+TEST_CASE("a device whose launches are not read is refused by name") {
+  for (const char* runtime : {"xpu_runtime", "mtia_runtime", "privateuse1_runtime"}) {
+    CAPTURE(runtime);
+    const std::string text = R"({"traceEvents":[)" +
+                             row(runtime, "urEnqueueKernelLaunch", "0", "5", R"("correlation":1)") +
+                             "," + kernel("gemm_kernel", 1, "10", "50") + "]}";
+    CHECK_THROWS_WITH_AS(
+        (void)read_text_trace(text),
+        doctest::Contains(
+            ("device rows launched by " + std::string(runtime) + " are not read").c_str()),
+        InputError);
+  }
+}
+
+TEST_CASE("compute is per step only where there are steps") {
+  std::string rows;
+  for (int i = 0; i < 4; ++i) {
+    rows += "," + launch(i, std::to_string(100 * i)) + "," +
+            kernel("ampere_sgemm_128x64_nn", i, std::to_string(100 * i + 10), "50");
+  }
+  const auto report = [&](const std::string& marks) {
+    const std::string text = R"({"traceEvents":[)" + launch(9, "900") + marks + rows + "]}";
+    return kineto_report(std::vector{read_text_trace(text)}, {{}, {0}, {0}, {}, {}});
+  };
+  const std::string whole = report("");
+  CHECK(whole.find("compute  ops     ms    share\ngemm     4.0  0.200") != std::string::npos);
+  CHECK(whole.find("of the whole trace, a rank") != std::string::npos);
+  CHECK(whole.find("give torch.profiler.profile a schedule") != std::string::npos);
+  // Two steps, of the first three kernels: the fourth is in none.
+  const std::string stepped = report("," + row("user_annotation", "ProfilerStep#5", "0", "150") +
+                                     "," + row("user_annotation", "ProfilerStep#6", "150", "100"));
+  CHECK(stepped.find(
+            "compute  ops per step  ms per step    share\ngemm              1.5        0.075") !=
+        std::string::npos);
+  CHECK(stepped.find("per step and rank") != std::string::npos);
+  CHECK(stepped.find("2 (5 .. 6)") != std::string::npos);
+  const std::string one = report("," + row("user_annotation", "ProfilerStep#6", "0", "350"));
+  CHECK(one.find("1 (6)") != std::string::npos);
+}
+
 //        10   20   30   40   50
 // rank 0      |--------------|     arrives at 20, waits
 // rank 1                |----|+2   arrives at 40: the transfer is 50 - 40

@@ -214,7 +214,8 @@ TEST_CASE("what cannot be told is said") {
         "reductions a step at work?");
   CHECK(problem({annotation("ProfilerStep#1", 0, 100)}) == "step 1: it has no backward pass");
   CHECK(problem({annotation("x", 0, 100)}) ==
-        "there is no ProfilerStep: call profiler.step() once a step");
+        "there is no ProfilerStep: give torch.profiler.profile a schedule, and call "
+        "profiler.step() once a step");
   CHECK(problem(joined({cpu_step(1, {indices}), {node(1050, 10)}}))
             .find("backward pass begins before its forward pass") != std::string::npos);
   CHECK(problem(joined({cpu_step(1, {indices}),

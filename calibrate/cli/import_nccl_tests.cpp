@@ -35,9 +35,10 @@ struct NcclTestsOptions {
 
 constexpr const char* kImportNcclTestsUsage =
     "usage: stepcal import nccl-tests FILE… [options]\n\n"
-    "Makes collective samples or a profile of logs of all_reduce_perf and its kin. It reads every\n"
-    "version since NCCL 1, rccl-tests, and their JSON and CSV, also with launchers' labels and\n"
-    "NCCL's own lines in between. It checks every row and the number of ranks, and says what is\n"
+    "Makes collective samples or a profile of logs of all_reduce_perf and its kin. It reads what\n"
+    "every version since NCCL 1 and rccl-tests print, with -Z csv too, and nccl-tests' JSON (-J),\n"
+    "also with launchers' labels and NCCL's own lines in between. Files that rccl-tests writes\n"
+    "itself (-x FILE) are not read. It checks every row and the number of ranks, and says what is\n"
     "wrong with a log. No GPU is needed. Exit status 2: a log was refused; then only --json is\n"
     "written.\n\n"
     "examples:\n"

@@ -1,6 +1,7 @@
 #include "calibrate/import/nccl/nccl_check.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 
@@ -27,6 +28,23 @@ constexpr int kUsualRanksPerNode = 8;
 
 std::string size_text(std::int64_t bytes) {
   return format_bytes(Bytes(bytes));
+}
+
+/// Tells whether it is nccl-tests' own program that measures such a collective, and no renamed or
+/// changed one, of which the user knows more than the name says.
+bool is_own_program(const std::string& collective) {
+  constexpr std::array kPrograms = {"all_reduce",
+                                    "all_gather",
+                                    "all_to_all",
+                                    "alltoallv",
+                                    "broadcast",
+                                    "gather",
+                                    "hypercube",
+                                    "reduce",
+                                    "reduce_scatter",
+                                    "scatter",
+                                    "sendrecv"};
+  return std::ranges::count(kPrograms, collective) > 0;
 }
 
 /// Collects the reasons of one sweep.
@@ -80,9 +98,9 @@ void Judge::check_op() {
   }
   if (sweep_->op.empty()) {
     refuse_always("op_unknown",
-                  "the log does not name its collective (all_gather or all_to_all); say it with "
-                  "--op NAME");
-  } else if (!named.empty() && named != sweep_->op) {
+                  "the log does not name its collective, and its rows may be those of all_gather, "
+                  "all_to_all, sendrecv, gather or scatter; say it with --op NAME");
+  } else if (!named.empty() && named != sweep_->op && is_own_program(named)) {
     refuse_always("op_disagrees",
                   fmt::format("the log is of {0}, but --op says {1}; leave out --op, or import a "
                               "log of {1}_perf",
@@ -90,7 +108,9 @@ void Judge::check_op() {
                               sweep_->op));
   } else if (std::ranges::count(collective_kind_names(), sweep_->op) == 0) {
     warn("no_place",
-         fmt::format("a profile has no place for {}; it is left out", printable(sweep_->op)));
+         fmt::format("a profile has no place for {}; it is left out{}",
+                     printable(sweep_->op),
+                     is_own_program(sweep_->op) ? "" : "; say what it is with --op NAME"));
   } else if (!rows_can_be(sweep_->op, table_)) {
     const NcclRow& row = table_.rows.back();
     refuse_always("op_disagrees",

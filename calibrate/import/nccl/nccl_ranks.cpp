@@ -58,6 +58,16 @@ bool counts_all_ranks(const NcclTable& table) {
   });
 }
 
+/// True where results in place were never checked, and those out of place were: only programs that
+/// cannot work in place do so.
+bool checks_one_place(const NcclTable& table) {
+  const auto checks_one = [](const NcclRow& row) {
+    return row.out_of_place && row.out_of_place->check && row.in_place && !row.in_place->check &&
+           !row.in_place->check_unreadable;
+  };
+  return !table.rows.empty() && std::ranges::all_of(table.rows, checks_one);
+}
+
 }  // namespace
 
 std::optional<BusFactor> bus_factor_of(std::span<const NcclRow> rows) {
@@ -143,14 +153,14 @@ std::string collective_of(const NcclTable& table) {
   }
   const NcclRow& row = table.rows.back();
   const bool reduces = row.redop != "none";
-  if (row.root.value_or(-1) >= 0) {
-    return reduces ? "reduce" : "broadcast";
-  }
-  if (!reduces) {
-    return "";  // All-gather or all-to-all.
-  }
   const auto factor = bus_factor_of(table.rows);
   const bool below_one = factor && factor->hi < 1;
+  if (row.root.value_or(-1) >= 0) {
+    return reduces ? "reduce" : below_one || counts_all_ranks(table) ? "" : "broadcast";
+  }
+  if (!reduces || checks_one_place(table)) {
+    return "";  // All-gather, all-to-all or sendrecv.
+  }
   if (below_one || counts_all_ranks(table)) {
     return counts_all_ranks(table) ? "reduce_scatter" : "all_reduce";
   }
@@ -162,7 +172,8 @@ bool rows_can_be(const std::string& op, const NcclTable& table) {
   const bool has_redop = op == "all_reduce" || op == "reduce_scatter" || op == "reduce";
   const bool has_root = op == "broadcast" || op == "reduce";
   return (row.redop != "none") == has_redop && (!row.root || (*row.root >= 0) == has_root) &&
-         !(op == "all_reduce" && counts_all_ranks(table));
+         !(op == "all_reduce" && (counts_all_ranks(table) || checks_one_place(table))) &&
+         !(op == "broadcast" && counts_all_ranks(table));
 }
 
 std::string text_of(const RankRange& range) {

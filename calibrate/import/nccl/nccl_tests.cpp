@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include <fmt/core.h>
@@ -16,6 +17,28 @@ namespace stepsim {
 namespace {
 
 constexpr std::size_t kLargestFile = std::size_t{256} << 20U;
+
+/// What a file is that holds no table which is read, where its beginning tells; else empty.
+std::string known_other_file(std::string_view text) {
+  constexpr std::size_t kBeginning = 4096;
+  const std::string_view begin = text.substr(0, kBeginning);
+  const auto has = [&](std::string_view word) { return begin.find(word) != begin.npos; };
+  const bool rccl_csv = has("numCycle,collective,");
+  if (rccl_csv || (has("\"busBw\"") && has("\"inPlace\""))) {
+    const bool shifted = rccl_csv && has("numCycle,collective,ranks,");
+    return fmt::format(
+        "a file that rccl-tests wrote itself (-x FILE -Z csv or json), which is not read{}; import "
+        "the table that it prints: all_reduce_perf … | tee run.log",
+        shifted ? " (its header also lacks the column nodes, so that names and values do not "
+                  "belong together)"
+                : "");
+  }
+  if (has("size(B)") && has("count(elems)")) {
+    return "a table of AWS's nccom-test, which is not read; stepcal import step-times takes step "
+           "times of such machines";
+  }
+  return "";
+}
 
 /// "run 2: GPUS=4, all_reduce, line 9"
 std::string run_text(std::size_t number, const NcclSweep& sweep) {
@@ -63,7 +86,14 @@ NcclImport import_nccl_text(const std::string& text,
   for (NcclTable& table : tables) {
     result.sweeps.push_back(check_table(result.log, std::move(table), statements));
   }
-  if (result.sweeps.empty()) {
+  const bool no_rows = std::ranges::all_of(
+      result.sweeps, [](const NcclSweep& sweep) { return sweep.table.rows.empty(); });
+  const std::string other = no_rows ? known_other_file(text) : "";
+  if (!other.empty()) {
+    result.sweeps.clear();
+    result.log.unread_rows = 0;
+    result.reasons.push_back({"other_file", other, NcclVerdict::Refuse});
+  } else if (result.sweeps.empty()) {
     result.reasons.push_back({"no_rows", "no table of nccl-tests", NcclVerdict::Refuse});
   }
   if (result.has_several_runs()) {

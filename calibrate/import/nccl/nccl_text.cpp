@@ -1,6 +1,8 @@
 #include "calibrate/import/nccl/nccl_text.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <optional>
 #include <set>
 #include <utility>
@@ -83,6 +85,24 @@ bool is_elision(std::string_view line) {
   }
   rest.erase(0, rest.starts_with("#") ? 1 : 0);
   return rest == "…" || (rest.size() >= 3 && rest.find_first_not_of('.') == std::string::npos);
+}
+
+bool is_word_letter(char letter) {
+  return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_';
+}
+
+/// Tells whether a program's name is of some collective: hypercube_perf, all_reduce_bias_perf; not
+/// ib_write_perf.
+bool names_collective(std::string_view name) {
+  constexpr std::array kWords = {"reduce",
+                                 "gather",
+                                 "scatter",
+                                 "broadcast",
+                                 "all_to_all",
+                                 "alltoall",
+                                 "sendrecv",
+                                 "hypercube"};
+  return std::ranges::any_of(kWords, [&](std::string_view word) { return contains(name, word); });
 }
 
 class TextReader {
@@ -267,10 +287,15 @@ bool TextReader::run_line(std::string_view text) {
 
 /// The program's name in a command line above the table, which older versions do not repeat.
 void TextReader::command(std::string_view text) {
-  for (const std::string_view name :
-       {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "alltoall", "reduce"}) {
-    if (contains(text, std::string(name) + "_perf")) {
-      collective_ = nccl_collective_name(std::string(name));
+  constexpr std::string_view kEnd = "_perf";
+  for (std::size_t end = text.find(kEnd); end != text.npos; end = text.find(kEnd, end + 1)) {
+    std::size_t begin = end;
+    while (begin > 0 && is_word_letter(text[begin - 1])) {
+      --begin;
+    }
+    const std::string name = nccl_collective_name(std::string(text.substr(begin, end - begin)));
+    if (names_collective(name)) {
+      collective_ = name;
       return;
     }
   }
@@ -384,6 +409,11 @@ NcclLog TextReader::finish() {
 }  // namespace
 
 std::string nccl_collective_name(std::string program) {
+  for (const std::string_view begin : {"nccl_", "rccl_"}) {
+    if (program.starts_with(begin)) {
+      program.erase(0, begin.size());
+    }
+  }
   for (const std::string_view end : {"_mpi", "_perf"}) {
     if (program.size() > end.size() && program.ends_with(end)) {
       program.resize(program.size() - end.size());

@@ -346,8 +346,9 @@ TEST_CASE("other collectives: by name, by root, by count, or asked for") {
   CHECK(import_text(kHeader + gather, statements).sweeps.at(0).ranks == 8);
   const NcclImport scatter = import_text(kHeader + test::replaced_all(gather, "none", " sum"));
   CHECK(scatter.sweeps.at(0).op == "reduce_scatter");
-  const NcclImport broadcast =
-      import_text(kHeader + test::replaced_all(gather, "none      -1", "none       0"));
+  const NcclImport broadcast = import_text(
+      kHeader + test::replaced_all(
+                    test::replaced_all(kRows, " sum      -1", "none       0"), "31.46", "20.97"));
   CHECK(broadcast.sweeps.at(0).op == "broadcast");
   CHECK(has(broadcast, NcclVerdict::Refuse, "ranks_unknown"));
 }
@@ -382,6 +383,79 @@ TEST_CASE("an older log is of the program that its command line names") {
   CHECK(has(import_text(command + kRows), NcclVerdict::Refuse, "op_disagrees"));
   const std::string reduced = test::replaced_all(command, "all_gather", "all_reduce");
   CHECK(import_text(reduced + kRows).sweeps.at(0).op == "all_reduce");
+}
+
+TEST_CASE("a program without a place in a profile is named, and not taken for another") {
+  const auto command = [](const std::string& program) {
+    return "$ ./build/" + program + " -b 1M -e 8M -f 2 -g 8\n" + kHeader;
+  };
+  const auto left_out = [&](const std::string& program, const std::string& rows) {
+    const std::vector<std::string> reasons =
+        reasons_of(import_text(command(program) + rows), NcclVerdict::Warn);
+    return reasons.empty() ? "" : reasons.front();
+  };
+  const std::string one_check = test::replaced_all(kRows, "31.46       0\n", "31.46     N/A\n");
+  const std::string rooted = test::replaced_all(kRows, " sum      -1", "none       0");
+  CHECK(left_out("sendrecv_perf", one_check) ==
+        "no_place: a profile has no place for sendrecv; it is left out");
+  CHECK(left_out("gather_perf", rooted) ==
+        "no_place: a profile has no place for gather; it is left out");
+  for (const char* program : {"scatter_perf", "hypercube_perf", "alltoallv_perf_mpi"}) {
+    CAPTURE(program);
+    CHECK(left_out(program, rooted).find("; it is left out") != std::string::npos);
+  }
+  CHECK(left_out("all_reduce_bias_perf", kRows) ==
+        "no_place: a profile has no place for all_reduce_bias; it is left out; say what it is "
+        "with --op NAME");
+  // The user knows what a changed program measures.
+  NcclStatements statements;
+  statements.op = "all_reduce";
+  CHECK(import_text(command("all_reduce_bias_perf") + kRows, statements).sweeps.at(0).ranks == 4);
+  CHECK(has(import_text(command("sendrecv_perf") + kRows, statements),
+            NcclVerdict::Refuse,
+            "op_disagrees"));
+  const std::string gather = test::replaced_all(kRows, " sum", "none");
+  CHECK(import_text(command("nccl_alltoall_perf") + gather).sweeps.at(0).op == "all_to_all");
+  CHECK(import_text(command("ib_write_perf") + kRows).sweeps.at(0).op == "all_reduce");
+}
+
+TEST_CASE("rows without a name that are of no all-reduce or broadcast are not taken for one") {
+  const std::string one_check = test::replaced_all(kRows, "31.46       0\n", "31.46     N/A\n");
+  CHECK(has(import_text(kHeader + one_check), NcclVerdict::Refuse, "op_unknown"));
+  NcclStatements statements;
+  statements.op = "all_reduce";
+  CHECK(has(import_text(kHeader + one_check, statements), NcclVerdict::Refuse, "op_disagrees"));
+  // Gather of 8 ranks: an eighth of the elements each, and busbw = 7/8 algbw.
+  const std::string gather =
+      "     1048576         32768     float    none       0    50.00   20.97   18.35       0    "
+      "50.00   20.97   18.35       0\n";
+  CHECK(has(import_text(kHeader + gather), NcclVerdict::Refuse, "op_unknown"));
+}
+
+TEST_CASE("files of other forms are refused by what they are") {
+  const auto refusal = [](const std::string& text) {
+    const std::vector<std::string> reasons = reasons_of(import_text(text), NcclVerdict::Refuse);
+    return reasons.size() == 1 ? reasons.front() : "";
+  };
+  const std::string row =
+      R"({"gpus":8,"inPlace":0,"name":"AllReduce","size":8192,"time":18.3,"algBw":0.44,"busBw":0.78})";
+  for (const std::string& text :
+       {row + "\n" + row + "\n",
+        "[" + row + ",\n" + row + "]\n",
+        std::string("numCycle,collective,gpus,size,type,redop,inplace,time,algbw,busbw,#wrong\n"
+                    "0,\"AllReduce\",8,8192,\"float\",\"sum\",0,18.36,0.45,0.78,\"0\"\n")}) {
+    CAPTURE(text);
+    CHECK(refusal(text).starts_with(
+        "other_file: a file that rccl-tests wrote itself (-x FILE -Z csv or json), which is not "
+        "read; import the table"));
+  }
+  CHECK(refusal("numCycle,collective,ranks,rankspernode,gpusperrank,size,type,redop,inplace,time,"
+                "algbw,busbw,#wrong\n0,\"AllReduce\",1,8,8,1,8192,\"float\",\"sum\",0,18.36,0.45,"
+                "0.78,\"0\"\n")
+            .find("lacks the column nodes") != std::string::npos);
+  CHECK(refusal("size(B)    count(elems)    type    time(us)    algbw(GB/s)    busbw(GB/s)\n"
+                "1048576    524288    bf16    100.0    10.49    18.35\n")
+            .find("nccom-test") != std::string::npos);
 }
 
 TEST_CASE("bandwidths that fit no number of ranks are said to") {

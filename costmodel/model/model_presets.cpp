@@ -125,9 +125,27 @@ std::span<const ModelPreset> model_presets() {
   return kPresets;
 }
 
+std::string other_models_hint() {
+  return "; any other model: kind = \"recorded\" with the profile of a recorded training (three "
+         "lines of stepsim_recorder.py, then stepcal import run-record), or of its step times "
+         "(stepcal import step-times with --tensors or --gradient-bytes); or kind = \"blocks\" "
+         "with "
+         "the list of its tensors and [times]";
+}
+
+InputError with_other_models(const InputError& error) {
+  const std::string message = error.what();
+  const bool is_near = message.find("; did you mean ") != std::string::npos;
+  return InputError(is_near ? message : message + other_models_hint(), error.lookup());
+}
+
 const TransformerConfig& model_preset(std::string_view name) {
   const auto name_of_preset = [](const ModelPreset& preset) { return preset.config.name; };
-  return row_named(model_presets(), name_of_preset, "model preset", name, Lookup::Models).config;
+  try {
+    return row_named(model_presets(), name_of_preset, "model preset", name, Lookup::Models).config;
+  } catch (const InputError& error) {
+    throw with_other_models(error);
+  }
 }
 
 }  // namespace stepsim

@@ -7,6 +7,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/model/model_presets.h"
 #include "sim/scenario/tables.h"
 
 namespace stepsim {
@@ -112,7 +113,9 @@ void check_table(const TomlDocument& document, const TomlValue& value, const std
               item,
               TomlAt::Key,
               path,
-              unknown_name(is_table ? "table" : "key", item.key, known));
+              unknown_name(is_table ? "table" : "key", item.key, known) +
+                  (path == "model" && nearest_name(item.key, known).empty() ? other_models_hint()
+                                                                            : ""));
     }
     check_table(document, item, path.empty() ? item.key : fmt::format("{}.{}", path, item.key));
   }

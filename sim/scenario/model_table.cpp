@@ -2,9 +2,11 @@
 #include <array>
 #include <filesystem>
 #include <span>
+#include <utility>
 
 #include <fmt/core.h>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/model/tensor_list.h"
@@ -137,13 +139,19 @@ TransformerConfig start_of(const TomlReader& table, Scenario& scenario) {
     return table.parsed("preset", [](const std::string& name) { return model_preset(name); });
   }
   if (!table.has("kind")) {
-    table.fail("expected preset = \"gpt2-small\", or kind with layers, hidden, heads and vocab");
+    table.fail("expected preset = \"gpt2-small\", or kind with layers, hidden, heads and vocab" +
+               other_models_hint());
   }
   if (is_recorded(table)) {
     return recorded_model(table, scenario);
   }
-  return family_defaults(
-      table.parsed("kind", [](const std::string& name) { return parse_family(name); }));
+  return family_defaults(table.parsed("kind", [](const std::string& name) {
+    try {
+      return parse_family(name);
+    } catch (const InputError& error) {
+      throw with_other_models(InputError(std::string(error.what()) + ", recorded", Lookup::Models));
+    }
+  }));
 }
 
 /// Elements of the model's buffers by dtype, as { f32 = 53120, i64 = 53 }.
@@ -292,6 +300,9 @@ void read_model(const TomlReader& root, Scenario& scenario) {
     model.dtype = table.parsed("dtype", dtype);
   }
   if (table.has("parameter_dtype")) {
+    if (model.family == ModelFamily::Blocks && model.parameter_dtype != Dtype::F32) {
+      table.fail("parameter_dtype", "the list in tensors has its own");
+    }
     model.parameter_dtype = table.parsed("parameter_dtype", dtype);
   }
   if (table.has("attention")) {

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/row_named.h"
 
 namespace stepsim {
@@ -27,7 +28,18 @@ std::span<const PolicyKind> policy_table() {
 }
 
 const PolicyKind& policy_kind(std::string_view name) {
-  return row_named(policy_table(), &PolicyKind::name, "policy kind", name, Lookup::Policies);
+  try {
+    return row_named(policy_table(), &PolicyKind::name, "policy kind", name, Lookup::Policies);
+  } catch (const InputError& error) {
+    const std::string message = error.what();
+    if (message.find("; did you mean ") != std::string::npos) {
+      throw;
+    }
+    throw InputError(message +
+                         "; any other sampler: kind = \"plan\" with the file of a recorded "
+                         "run, whose batches it plays",
+                     error.lookup());
+  }
 }
 
 std::span<const std::string> policy_parameter_names() {

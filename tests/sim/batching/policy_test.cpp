@@ -257,6 +257,9 @@ TEST_CASE("a policy that cannot be made says what is wrong") {
         "unknown policy kind 'bucketted'; did you mean 'bucketed'?");
   CHECK(error_of(spec("?", {}))
             .starts_with("unknown policy kind '?'; known: fixed, bucketed, token_budget"));
+  CHECK(error_of(spec("?", {}))
+            .ends_with("any other sampler: kind = \"plan\" with the file of a "
+                       "recorded run, whose batches it plays"));
   CHECK(error_of(spec("fixed", {})) == "policy kind 'fixed' needs batch_size (at least 1)");
   CHECK(error_of(fixed(0)) == "batch_size: 0 is too small; expected at least 1");
   CHECK(error_of(fixed(-8)) == "batch_size: -8 is too small; expected at least 1");

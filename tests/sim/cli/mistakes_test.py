@@ -52,6 +52,11 @@ def test_names_that_are_nearly_right(_folder):
             ["run SCENARIO --set policy.bucketing.kind=fixd", "did you mean 'fixed'?"],
             ["run SCENARIO --set optimizer.kind=adamx", "did you mean 'adamw'?"],
             ["run SCENARIO --set model.preset=gpt5", "unknown model preset", "next: stepsim models"],
+            ["run SCENARIO --set model.preset=Qwen/Qwen3-0.6B", "unknown model preset", "stepcal import run-record", "--gradient-bytes"],
+            ["run SCENARIO --set model.config=config.json", "unknown key 'config'", "stepcal import step-times with --tensors"],
+            ["run SCENARIO --set model.hf=config.json", "unknown key 'hf'", 'kind = "recorded"'],
+            ["plan SCENARIOS/lm2b_2gpu.toml --out x --set model.kind=qwen3", "unknown model family 'qwen3'", "blocks, recorded; any other model"],
+            ["run SCENARIO --set policy.uniform.kind=speechbrain", "unknown policy kind", 'any other sampler: kind = "plan"', "stepsim policies --all"],
             ["sweep SCENARIO --over ddp.cap=1MiB..4MiB:x2", "unknown key 'cap'", "known: bucket_cap"],
         ],
     )

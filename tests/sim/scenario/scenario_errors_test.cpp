@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/model/model_presets.h"
 #include "sim/scenario/key_table.h"
 #include "sim/scenario/scenario.h"
 #include "tests/sim/scenario/scenario_text.h"
@@ -113,7 +114,8 @@ TEST_CASE("missing keys and tables are named at their table") {
       {"preset = \"tiny-classifier\"",
        "",
        "s.toml:13:1: error: model: expected preset = \"gpt2-small\", or kind with layers, hidden, "
-       "heads and vocab\n[model]\n^"},
+       "heads and vocab" +
+           other_models_hint() + "\n[model]\n^"},
       {"max_tokens = 1280\n",
        "",
        "s.toml:29:1: error: policy.budget: policy kind 'token_budget' needs max_tokens (at least "

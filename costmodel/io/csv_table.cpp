@@ -64,6 +64,9 @@ std::size_t CsvTable::add_quoted_cell(const Line& line, std::size_t quote) {
 
 CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text_or_gzip(path_)) {
   const std::string_view text = without_byte_order_mark(text_);
+  if (text.find('\0') != std::string_view::npos) {
+    throw InputError(SourcePlace{path_}, "is no text, and no table (CSV)");
+  }
   int number = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -76,7 +79,7 @@ CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text_o
     if (trimmed(line).empty()) {
       continue;
     }
-    if (text.starts_with('{')) {
+    if (text.starts_with('{') || text.starts_with('[')) {
       throw InputError(SourcePlace{path_}, "is JSON, not a table (CSV)");
     }
     lines_.push_back({number, line});
@@ -104,6 +107,17 @@ std::optional<CsvTable::Column> CsvTable::find(std::string_view name) const {
     return std::nullopt;
   }
   return static_cast<Column>(found - cells_.begin());
+}
+
+void CsvTable::require_known(std::span<const std::string> known) const {
+  for (Column c = 0; c < columns_; ++c) {
+    const std::string name(cells_[c]);
+    if (std::ranges::find(known, name) == known.end()) {
+      const Line& line = lines_.front();
+      throw InputError({path_, line.number, places_[c], std::string(line.text)},
+                       unknown_name("column", name, known));
+    }
+  }
 }
 
 CsvTable::Column CsvTable::column(std::string_view name) const {

@@ -23,8 +23,8 @@ class CsvTable {
   /// The position of a column, from 0.
   using Column = std::size_t;
 
-  /// Raises InputError: the file is unreadable or has no header, the header names a column twice,
-  /// or a row has more or fewer cells than the header.
+  /// Raises InputError: the file is unreadable, no text or has no header, the header names a column
+  /// twice, or a row has more or fewer cells than the header.
   explicit CsvTable(std::string path);
   CsvTable(const CsvTable&) = delete;
   CsvTable& operator=(const CsvTable&) = delete;
@@ -34,6 +34,9 @@ class CsvTable {
   /// Raises InputError when the header lacks this column.
   [[nodiscard]] Column column(std::string_view name) const;
   [[nodiscard]] std::optional<Column> find(std::string_view name) const;
+
+  /// Raises InputError at the header for the first column that is not among these.
+  void require_known(std::span<const std::string> known) const;
 
   /// Returns the names of the columns, in order.
   [[nodiscard]] std::span<const std::string_view> columns() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,11 +8,20 @@
 
 namespace stepsim {
 
+/// The parameters of a model that have gradients.
+struct TensorList {
+  std::vector<TensorBlock> tensors;
+  std::optional<Dtype> dtype;  ///< Of all of them, where the list says.
+};
+
 /// Reads a CSV file with one parameter tensor a row, in registration order: columns name, shape
 /// (as 512x256x3x3), and the relative work forward and backward of each tensor's op. Without the
 /// last two, every matrix or kernel (two sizes or more) counts the same, and vectors nothing: the
-/// layers of most networks take about the same time. Raises InputError with line and column.
-[[nodiscard]] std::vector<TensorBlock> read_tensor_list(const std::string& path);
+/// layers of most networks take about the same time. `requires_grad` and `dtype` ("torch.bfloat16")
+/// may be there, too: frozen parameters have no gradient and are left out; their work goes to the
+/// parameter before them. Raises InputError with line and column: other columns, gradients of
+/// several dtypes, a file that is no table.
+[[nodiscard]] TensorList read_tensor_list(const std::string& path);
 
 /// Returns the weight that read_tensor_list() gives a tensor whose work is not stated.
 [[nodiscard]] std::int64_t assumed_work(const std::vector<std::int64_t>& shape);
@@ -19,6 +29,7 @@ namespace stepsim {
 /// Returns a model that is a chain of these tensors, as the profiles of recorded models hold it.
 /// Raises FieldError: there are none, or a size is not positive.
 [[nodiscard]] TransformerConfig tensor_chain(const std::string& name,
-                                             std::vector<TensorBlock> tensors);
+                                             std::vector<TensorBlock> tensors,
+                                             Dtype dtype = Dtype::F32);
 
 }  // namespace stepsim

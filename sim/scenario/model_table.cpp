@@ -54,7 +54,9 @@ void read_blocks(const TomlReader& table, TransformerConfig& model) {
     return;
   }
   refuse_keys(table, std::array{"layers", "block_elements"}, "the list in tensors has its own");
-  model.tensors = read_tensor_list(resolved_path(table, "tensors"));
+  TensorList list = read_tensor_list(resolved_path(table, "tensors"));
+  model.tensors = std::move(list.tensors);
+  model.parameter_dtype = list.dtype.value_or(model.parameter_dtype);
   model.layers = static_cast<std::int64_t>(model.tensors.size());
 }
 

@@ -15,7 +15,7 @@ namespace stepsim::fuzz {
 namespace {
 
 void enter_tensors(const std::string& path) {
-  const TransformerConfig model = tensor_chain("model", read_tensor_list(path));
+  const TransformerConfig model = tensor_chain("model", read_tensor_list(path).tensors);
   check(model);
   require(parameter_count(model) > 0, "a model without parameters");
   const double flops = training_flops(model, 4, 4);

@@ -63,7 +63,10 @@ TransformerConfig chain_of_bytes(std::int64_t bytes) {
 
 TransformerConfig chain_of_file(const std::string& path) {
   try {
-    return tensor_chain(std::filesystem::path(path).stem().string(), read_tensor_list(path));
+    TensorList list = read_tensor_list(path);
+    return tensor_chain(std::filesystem::path(path).stem().string(),
+                        std::move(list.tensors),
+                        list.dtype.value_or(Dtype::F32));
   } catch (const FieldError& error) {
     throw InputError(SourcePlace{path}, error.what());
   }

@@ -55,7 +55,7 @@ std::vector<TensorBlock> resnet18() {
 
 /// The shipped list of ResNet-50's tensors, with work as the importer assumes it.
 std::vector<TensorBlock> resnet50() {
-  auto tensors = read_tensor_list(source_root() + "/scenarios/published/resnet50.csv");
+  auto tensors = read_tensor_list(source_root() + "/scenarios/published/resnet50.csv").tensors;
   for (TensorBlock& tensor : tensors) {
     tensor.forward = tensor.backward = assumed_work(tensor.shape);
   }

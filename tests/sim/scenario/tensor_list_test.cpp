@@ -107,3 +107,50 @@ TEST_CASE("a list of tensors: what is wrong is shown at its place") {
       doctest::Contains("only for kind = \"blocks\""),
       InputError);
 }
+
+TEST_CASE("frozen parameters of a list have no gradient, and gradients have its dtype") {
+  const Scenario lora = listed(
+      "name,shape,dtype,requires_grad\n"
+      "embed.weight,32000x1024,torch.bfloat16,False\n"
+      "q.weight,1024x1024,torch.bfloat16,False\n"
+      "q.lora_A.weight,8x1024,torch.float32,True\n"
+      "q.lora_B.weight,1024x8,torch.float32,True\n"
+      "norm.weight,1024,torch.bfloat16,False\n");
+  REQUIRE(lora.model.tensors.size() == 2);
+  CHECK(parameter_count(lora.model) == 2 * 8 * 1024);
+  CHECK(parameters(lora.model)[0].bytes().value() == 4 * 8 * 1024);
+  const Scenario half = listed("name,shape,dtype\nw,512x4,torch.bfloat16\nv,512,bfloat16\n");
+  CHECK(parameters(half.model)[0].bytes().value() == 2 * 512 * 4);
+  // The work of a frozen parameter stays where the forward and the backward do it.
+  const Scenario frozen = listed(
+      "name,shape,forward,backward,requires_grad\n"
+      "first,4x4,1,9,False\nsecond,4x4,2,3,True\nthird,4x4,4,5,false\nfourth,4x4,6,7,true\n");
+  REQUIRE(frozen.model.tensors.size() == 2);
+  CHECK(frozen.model.tensors[0].forward == 1 + 2 + 4);
+  CHECK(frozen.model.tensors[0].backward == 3 + 5);
+  CHECK(frozen.model.tensors[1].backward == 7);
+}
+
+TEST_CASE("a list of tensors: columns that nobody reads, and what is no list") {
+  CHECK(says(tensor_list_error("name,shape,forward,Backward\nw,4,1,1\n"),
+             "tensors.csv:1:20: error: unknown column 'Backward'; did you mean 'backward'?"));
+  CHECK(says(tensor_list_error("name,shape,bwd\nw,4,1\n"), "unknown column 'bwd'; known: name"));
+  CHECK(says(tensor_list_error("name,shape,device\nw,4,cuda\n"), "unknown column 'device'"));
+  CHECK(says(tensor_list_error("name,shape,dtype\nw,4,bfloat16\nv,4,float32\n"),
+             "tensors.csv:3:5: error: dtype: the gradients before it are bf16"));
+  CHECK(says(tensor_list_error("name,shape,dtype\nw,4,int7\n"), "unknown dtype 'int7'"));
+  CHECK(says(tensor_list_error("name,shape,requires_grad\nw,4,maybe\n"), "expected True or False"));
+  CHECK(says(tensor_list_error("name,shape,requires_grad\nw,4,False\n"),
+             "no parameter has a gradient"));
+  const std::string safetensors = std::string("\x10\0\0\0\0\0\0\0", 8) + "{\"w\":{}}";
+  for (const std::string& text : {std::string("{\"hidden_size\": 1024}"), safetensors}) {
+    CAPTURE(text);
+    CHECK(says(tensor_list_error(text), "for n, p in model.named_parameters(): print(n,"));
+  }
+  CHECK_THROWS_WITH_AS((void)listed("name,shape,dtype\nw,512x4,bfloat16\n",
+                                    kTimes,
+                                    "kind = \"blocks\"\ntensors = \"tensors.csv\"\n"
+                                    "parameter_dtype = \"f16\"\n"),
+                       doctest::Contains("the list in tensors has its own"),
+                       InputError);
+}

@@ -227,6 +227,13 @@ std::string change_line(const Scenario& scenario, const Advice& advice) {
     text +=
         "; ranks hold different numbers of samples: multiply each loss by the plan's loss_scale";
   }
+  if (effects.fewest_steps < effects.most_steps) {
+    text += fmt::format(
+        "; ranks have {} to {} batches an epoch, and a plain DDP loop hangs when the first rank is "
+        "through: stepsim.torch.BatchSampler gives every rank as many",
+        effects.fewest_steps,
+        effects.most_steps);
+  }
   text += fmt::format("; {} batch shapes", effects.distinct_shapes);
   if (states_activations(scenario.model) && best.summary.peak_memory_mib > 0) {
     text += fmt::format("; {:.0f} MiB at the peak by formula, {:.0f} now",

@@ -81,6 +81,15 @@ std::string planning_text(const std::vector<Prediction>& predictions,
                    "planning on this host: at most {:.2g} ms a step ({})\n", largest_ms, slowest);
 }
 
+/// What a training loop must do for a policy's batches.
+std::string needs_text(const Scenario& scenario, const Prediction& prediction) {
+  std::string text;
+  for (const std::string& need : training_needs(scenario, prediction)) {
+    text += fmt::format("note: with {}, {}\n", printable(prediction.policy), need);
+  }
+  return text;
+}
+
 /// What the policies do to training, beside their speed; empty when that was not asked for. Columns
 /// about parts of samples are there where a policy cuts samples.
 std::string training_text(const std::vector<const Prediction*>& ranked, const Screen& screen) {
@@ -279,6 +288,9 @@ std::string compare_text(const Scenario& scenario,
     text += "! does not fit into memory: not a choice\n";
   }
   text += "\n" + painted(recommendation_text(recommendation), Paint::Strong, screen) + "\n";
+  if (const Prediction* best = recommended(scenario, predictions)) {
+    text += needs_text(scenario, *best);
+  }
   return text + training_text(ranked, screen) + planning_text(predictions, planning_seconds) +
          shape_text(predictions, screen) + varlen_section(ranked, screen) +
          warnings_text(predictions);

@@ -216,6 +216,34 @@ const Prediction* recommended(const Scenario& scenario,
   return found == predictions.end() ? nullptr : &*found;
 }
 
+std::vector<std::string> training_needs(const Scenario& scenario, const Prediction& prediction) {
+  std::vector<std::string> needs;
+  if (!prediction.training) {
+    return needs;
+  }
+  const TrainingEffects& effects = *prediction.training;
+  if (effects.fewest_steps < effects.most_steps && scenario.ddp.join_steps.empty()) {
+    needs.push_back(fmt::format(
+        "ranks have {} to {} batches an epoch, and a plain DDP loop hangs when the first rank is "
+        "through: stepsim.torch.BatchSampler gives every rank as many; join() goes on without "
+        "those that are through (ddp.join prices it)",
+        effects.fewest_steps,
+        effects.most_steps));
+  }
+  constexpr double kUneven = 1.001;
+  if (effects.sample_skew > kUneven &&
+      find_policy(scenario, prediction.policy).weighting() == LossWeighting::None) {
+    needs.emplace_back(
+        "ranks hold different numbers of samples: multiply each loss by the plan's loss_scale "
+        "(weighting says how)");
+  }
+  if (effects.lost_samples > 0) {
+    needs.push_back(fmt::format(
+        "{} of {} samples are in no batch of an epoch", effects.lost_samples, effects.samples));
+  }
+  return needs;
+}
+
 Json recommendation_json(const Recommendation& recommendation) {
   Json choices = mapped(recommendation.choices, [&](const Choice& choice) -> Json {
     return {{"policy", choice.policy},

@@ -82,6 +82,11 @@ inline constexpr double kSmallestGain = 0.01;
 /// Returns the prediction of the first choice; null when there is none.
 [[nodiscard]] const Prediction* recommended(const Scenario& scenario,
                                             const std::vector<Prediction>& predictions);
+/// What a training loop must do for this policy's batches beside taking them, one sentence each:
+/// ranks with different numbers of steps or samples, samples that are lost. Empty: nothing, or the
+/// epoch was not counted.
+[[nodiscard]] std::vector<std::string> training_needs(const Scenario& scenario,
+                                                      const Prediction& prediction);
 /// Returns {"policy", "gain", "gain_interval90", "choices": [{"policy", "first_share", …}]}.
 [[nodiscard]] Json recommendation_json(const Recommendation& recommendation);
 

@@ -151,3 +151,34 @@ TEST_CASE("without draws nothing is said of certainty") {
   CHECK(recommendation_text(scenario_of(all), all) ==
         "Use a: 100000 useful tokens/s, +10.0 % over b.");
 }
+
+TEST_CASE("what a policy asks of the training loop is said beside it") {
+  Prediction budget = prediction("budget", {10});
+  Scenario scenario = scenario_of({budget});
+  CHECK(training_needs(scenario, budget).empty());  // Its epoch was not counted.
+  TrainingEffects effects;
+  effects.samples = 1003;
+  effects.fewest_steps = effects.most_steps = 31;
+  budget.training = effects;
+  CHECK(training_needs(scenario, budget).empty());
+  budget.training->most_steps = 38;
+  REQUIRE(training_needs(scenario, budget).size() == 1);
+  CHECK(training_needs(scenario, budget)[0].starts_with(
+      "ranks have 31 to 38 batches an epoch, and a plain DDP loop hangs when the first rank is "
+      "through: stepsim.torch.BatchSampler gives every rank as many"));
+  scenario.ddp.join_steps = {31, 38};
+  CHECK(training_needs(scenario, budget).empty());
+  budget.training->sample_skew = 1.2;
+  budget.training->lost_samples = 3;
+  REQUIRE(training_needs(scenario, budget).size() == 2);
+  CHECK(training_needs(scenario, budget)[0].starts_with(
+      "ranks hold different numbers of samples: multiply each loss by the plan's loss_scale"));
+  CHECK(training_needs(scenario, budget)[1] == "3 of 1003 samples are in no batch of an epoch");
+  PolicySpec weighted;
+  weighted.name = "budget";
+  weighted.kind = "fixed";
+  weighted.parameters = {{"batch_size", 1}};
+  weighted.weighting = LossWeighting::Sample;
+  scenario.policies = {make_policy(weighted)};
+  CHECK(training_needs(scenario, budget).size() == 1);
+}

@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "costmodel/base/input_error.h"
@@ -49,6 +50,30 @@ std::string first_free_name(const std::string& path, Make make) {
   return "";
 }
 
+/// Tells whether nobody may write the file, or this user may not. Root may write any; what its
+/// owner made read-only is to stay all the same.
+bool is_read_only(const std::string& path) {
+  constexpr mode_t kWritable = 0222;
+  struct stat state {};
+  return ::stat(path.c_str(), &state) == 0 &&
+         ((state.st_mode & kWritable) == 0 || ::access(path.c_str(), W_OK) != 0);
+}
+
+/// Gives a new file the owner, group and mode of the one that it will replace. Where it cannot have
+/// that group, the group gets no rights.
+void take_rights(const std::string& path, int file) {
+  constexpr mode_t kRights = 07777;
+  struct stat state {};
+  if (::stat(path.c_str(), &state) != 0) {
+    return;
+  }
+  const bool owned = ::fchown(file, state.st_uid, state.st_gid) == 0 ||
+                     ::fchown(file, static_cast<uid_t>(-1), state.st_gid) == 0;
+  const mode_t rights = state.st_mode & kRights;
+  // A file system without rights is none of this program's concern.
+  [[maybe_unused]] const int ignored = ::fchmod(file, owned ? rights : rights & ~mode_t{S_IRWXG});
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_) {
@@ -69,7 +94,14 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(path_
     const auto resolved =
         there ? std::filesystem::canonical(path_, ignored) : std::filesystem::path();
     target_ = !there || ignored ? path_ : resolved.string();
+    if (there && is_read_only(target_)) {
+      throw EnvironmentFault("cannot write {}: it is read-only; give another name, or chmod u+w",
+                             printable(path_));
+    }
     open_temporary();
+    if (there && file_ >= 0) {
+      take_rights(target_, file_);
+    }
   }
   if (file_ < 0) {
     cannot_write(path_);

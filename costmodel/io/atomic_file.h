@@ -12,7 +12,8 @@ using TextSink = std::function<void(std::string_view text)>;
 /// An output file that takes its name at the end, so that a full disk leaves the old file intact.
 /// Until then it has no name, and a killed program leaves nothing behind; where the file system
 /// knows no such files it has a name of its own in the same folder. Of two writers of one path the
-/// last to finish wins. "-" is standard output; a device or pipe is written in place.
+/// last to finish wins. A file that is replaced hands on its mode, and its owner and group where
+/// that is allowed; a read-only one is refused. "-" is standard output; a device or pipe is written in place.
 class AtomicFile {
  public:
   /// The constructor, write() and finish() raise EnvironmentFault.

@@ -307,3 +307,24 @@ TEST_CASE("a folder that is missing or in the way is an environment fault") {
   CHECK(error_of<EnvironmentFault>([&file] { write_text_atomically(file + "/b", "x"); }) ==
         "cannot write " + file + "/b: Not a directory");
 }
+
+TEST_CASE("a file that is replaced keeps its mode; a read-only one is refused") {
+  const auto mode_of = [](const std::string& path) {
+    struct stat state {};
+    REQUIRE(::stat(path.c_str(), &state) == 0);
+    return state.st_mode & 07777;
+  };
+  for (const mode_t mode : {0600, 0640, 0666, 0755}) {
+    CAPTURE(mode);
+    const std::string file = written("kept.txt", "old");
+    REQUIRE(::chmod(file.c_str(), mode) == 0);
+    write_text_atomically(file, "new");
+    CHECK(mode_of(file) == mode);
+    CHECK(read_text(file) == "new");
+  }
+  const std::string file = written("mine.txt", "old");
+  REQUIRE(::chmod(file.c_str(), 0444) == 0);
+  CHECK(error_of<EnvironmentFault>([&file] { write_text_atomically(file, "new"); }) ==
+        "cannot write " + file + ": it is read-only; give another name, or chmod u+w");
+  CHECK(read_text(file) == "old");
+}

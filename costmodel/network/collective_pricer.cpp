@@ -125,6 +125,21 @@ CollectivePrice CollectivePricer::price(CollectiveKind kind,
                                         Bytes bytes,
                                         int ranks,
                                         int nodes) const {
+  CollectivePrice price = own_price(kind, bytes, ranks, nodes);
+  price.cost.seconds /= speed_;
+  return price;
+}
+
+CollectivePricer CollectivePricer::at_speed(double speed) const {
+  CollectivePricer pricer = *this;
+  pricer.speed_ *= speed;
+  return pricer;
+}
+
+CollectivePrice CollectivePricer::own_price(CollectiveKind kind,
+                                            Bytes bytes,
+                                            int ranks,
+                                            int nodes) const {
   if (nodes < 1 || ranks < nodes) {
     throw InputError("{} ranks do not fill {} nodes", ranks, nodes);
   }

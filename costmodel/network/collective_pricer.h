@@ -76,6 +76,9 @@ class CollectivePricer {
   /// message says what to measure or which key to write.
   [[nodiscard]] CollectivePrice price(CollectiveKind kind, Bytes bytes, int ranks, int nodes) const;
 
+  /// The same pricer with a network so many times as fast: every price is divided by it, whatever
+  /// its source.
+  [[nodiscard]] CollectivePricer at_speed(double speed) const;
   /// The same pricer, which goes beyond the measured sizes as far as it is asked to.
   [[nodiscard]] CollectivePricer at_any_size() const;
 
@@ -86,6 +89,11 @@ class CollectivePricer {
  private:
   using Tables = std::vector<const CollectiveCost*>;  ///< Ascending by ranks, without duplicates.
 
+  /// price() of a network as it was measured or described.
+  [[nodiscard]] CollectivePrice own_price(CollectiveKind kind,
+                                          Bytes bytes,
+                                          int ranks,
+                                          int nodes) const;
   /// The table of exactly these ranks and nodes; null when there is none.
   [[nodiscard]] const CollectiveCost* exact(CollectiveKind kind, int ranks, int nodes) const;
   [[nodiscard]] CollectivePrice by_links(CollectiveKind kind,
@@ -111,6 +119,7 @@ class CollectivePricer {
   std::vector<CollectiveCost> tables_;
   std::optional<Topology> topology_;
   PricerLimits limits_;
+  double speed_ = 1;
   std::optional<FittedLinks> links_;
 };
 

@@ -64,7 +64,7 @@ CollectivePricer scenario_pricer(const Scenario& scenario, const Profile& profil
     // What the user typed in has few sizes; beyond them it is flagged, not refused.
     limits.max_size_factor = 1e9;
   }
-  return collective_pricer(profile, scenario.topology, limits);
+  return collective_pricer(profile, scenario.topology, limits).at_speed(scenario.network_speed);
 }
 
 }  // namespace stepsim

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/compute/times_cost_model.h"
@@ -64,6 +65,42 @@ class SgdCosts : public ProfileCostModel {
   int moved_;
 };
 
+/// A device that is so many times as fast as the costs say. Building a batch is the host's work.
+class FasterCosts : public CostModel {
+ public:
+  FasterCosts(std::unique_ptr<CostModel> own, double speed) : own_(std::move(own)), speed_(speed) {}
+
+  [[nodiscard]] Cost op(const Op& op, const BatchShape& batch) const override {
+    Cost cost = own_->op(op, batch);
+    if (op.op_class != OpClass::Collate) {
+      cost.seconds /= speed_;
+    }
+    return cost;
+  }
+  [[nodiscard]] double launch_seconds() const override { return own_->launch_seconds(); }
+  [[nodiscard]] double launch_error() const override { return own_->launch_error(); }
+  [[nodiscard]] bool host_is_device() const override { return own_->host_is_device(); }
+
+ private:
+  std::unique_ptr<CostModel> own_;
+  double speed_;
+};
+
+/// The costs as they were measured or stated.
+std::unique_ptr<CostModel> own_cost_model(const Scenario& scenario, const Profile& profile) {
+  if (!scenario.times) {
+    if (prices_recorded_model(scenario, profile)) {
+      return std::make_unique<PassCostModel>(at_ranks(*profile.recorded, scenario.ranks),
+                                             profile.host_is_device);
+    }
+    if (const std::optional<int> moved = elements_moved_by_sgd(scenario, profile)) {
+      return std::make_unique<SgdCosts>(profile, *moved);
+    }
+    return std::make_unique<ProfileCostModel>(profile);
+  }
+  return std::make_unique<TimesCostModel>(scenario.model, *scenario.times);
+}
+
 }  // namespace
 
 std::optional<int> elements_moved_by_sgd(const Scenario& scenario, const Profile& profile) {
@@ -91,17 +128,10 @@ bool prices_recorded_model(const Scenario& scenario, const Profile& profile) {
 }
 
 std::unique_ptr<CostModel> cost_model(const Scenario& scenario, const Profile& profile) {
-  if (!scenario.times) {
-    if (prices_recorded_model(scenario, profile)) {
-      return std::make_unique<PassCostModel>(at_ranks(*profile.recorded, scenario.ranks),
-                                             profile.host_is_device);
-    }
-    if (const std::optional<int> moved = elements_moved_by_sgd(scenario, profile)) {
-      return std::make_unique<SgdCosts>(profile, *moved);
-    }
-    return std::make_unique<ProfileCostModel>(profile);
-  }
-  return std::make_unique<TimesCostModel>(scenario.model, *scenario.times);
+  std::unique_ptr<CostModel> own = own_cost_model(scenario, profile);
+  return scenario.compute_speed == 1
+             ? std::move(own)
+             : std::make_unique<FasterCosts>(std::move(own), scenario.compute_speed);
 }
 
 StepCost step_cost(const Scenario& scenario, const Profile& profile) {

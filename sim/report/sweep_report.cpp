@@ -266,8 +266,10 @@ std::vector<std::string> sweep_warnings(const std::vector<SweepAxis>& axes,
     }
   }
   std::vector<std::string> warnings =
-      mapped(report.keys_without_effect, [](const std::string& key) {
-        return printable(key) + " makes no difference here: all its values come to the same";
+      mapped(report.keys_without_effect, [&](const std::string& key) {
+        const std::string why = reason_without_effect(key, report.rows[report.best].point);
+        return printable(key) + " makes no difference here: " +
+               (why.empty() ? "all its values come to the same" : why);
       });
   std::ranges::move(note_texts(noted(of_times)), std::back_inserter(warnings));
   for (const SharedNote& note : joined(shared)) {

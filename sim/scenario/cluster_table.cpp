@@ -13,6 +13,12 @@ namespace {
 
 constexpr double kMaxSlowdown = 1e6;
 
+/// A factor on the speed of something.
+NumberRange speed() {
+  return {[](double value) { return value >= 1 / kMaxSlowdown && value <= kMaxSlowdown; },
+          "more than 0, as 2 for twice as fast"};
+}
+
 void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
   scenario.slow_ranks_given = true;
   read_by_rank(cluster,
@@ -188,6 +194,17 @@ std::vector<Key> cluster_keys() {
                       "`[]`: all "
                       "ranks are alike, also where the profile was recorded on unequal ones",
                       "as the profile says")),
+      touching(Stage::Reduced,
+               number("network_speed",
+                      field(&S::network_speed),
+                      speed(),
+                      "how many times as fast the network is as the profile, `all_reduce` or "
+                      "`topology` say: every collective's time is divided by it")),
+      number("compute_speed",
+             field(&S::compute_speed),
+             speed(),
+             "how many times as fast ranks compute as the profile or `[times]` say: every kernel's "
+             "time is divided by it; the host's (launches, loading) is not"),
       touching(Stage::Played,
                number("skew",
                       field(&S::skew),

@@ -102,6 +102,8 @@ struct Scenario {
   std::string profile;     ///< Resolved path; empty when the file names none.
   /// Processor cores that the ranks of a node share; 0: no sharing. Absent: the profile says.
   std::optional<double> cores;
+  double network_speed = 1;  ///< How many times as fast collectives are as by their prices,
+  double compute_speed = 1;  ///< and kernels on the device.
   std::vector<SlowRank> slow_ranks;
   bool slow_ranks_given = false;  ///< Otherwise the profile's hold, if it has some.
   /// The last rank has this much more forward and backward work than the first, as a fraction; the

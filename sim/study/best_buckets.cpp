@@ -97,7 +97,7 @@ class BucketSearch {
   BucketSearch(const Scenario& scenario, const BatchingPolicy& policy, const Profile& profile)
       : scenario_(scenario),
         parameters_(bucket_parameters(scenario.model)),
-        pricer_(collective_pricer(profile, scenario.topology, limits_of(scenario))),
+        pricer_(scenario_pricer(scenario, profile)),
         single_(steady_buckets(scenario, listed_caps(scenario.ddp, {Bytes(1)}))),
         job_(scenario, policy, profile) {
     for (const BucketParameter& parameter : parameters_) {
@@ -255,14 +255,6 @@ class BucketSearch {
             std::make_shared<const BatchingPolicy>(job_.policy()),
             job_.profile(),
             job_.stages().before(first_stage_of("ddp." + changed))};
-  }
-
-  static PricerLimits limits_of(const Scenario& scenario) {
-    PricerLimits limits;
-    if (scenario.all_reduce_table) {
-      limits.max_size_factor = 1e9;
-    }
-    return limits;
   }
 
   [[nodiscard]] BucketTime bucket_time(double scale) {

@@ -1,6 +1,8 @@
 #include "sim/study/swept_effect.h"
 
+#include <algorithm>
 #include <tuple>
+#include <variant>
 
 namespace stepsim {
 namespace {
@@ -44,6 +46,36 @@ std::vector<std::string> keys_without_effect(const std::vector<SweepAxis>& axes,
     pitch *= values;
   }
   return keys;
+}
+
+std::string reason_without_effect(const std::string& key, const SweepPoint& point) {
+  const bool of_links = key.starts_with("cluster.topology");
+  const bool of_network =
+      of_links || key == "cluster.network_speed" || key.starts_with("cluster.all_reduce");
+  const bool of_buckets = key.starts_with("ddp.") && key.find("bucket") != std::string::npos;
+  if (!of_network && !of_buckets) {
+    return "";
+  }
+  if (point.ranks == 1) {
+    return "one rank reduces nothing";
+  }
+  const Prediction& prediction = point.prediction;
+  const auto inside = [](const Note& note) {
+    return std::holds_alternative<CollectivesInsidePasses>(note);
+  };
+  if (std::ranges::any_of(prediction.notes, inside)) {
+    return "the profile was fitted to whole steps, which hold the all-reduces";
+  }
+  const auto from_links = [](const CollectiveOrigin& origin) {
+    return origin.source == CollectiveSource::Analytic ||
+           origin.source == CollectiveSource::NcclModel;
+  };
+  const std::vector<CollectiveOrigin>& origins = prediction.collective_origins;
+  if (of_links && !origins.empty() && std::ranges::none_of(origins, from_links)) {
+    return "what was measured or fitted has precedence over links (" + origins.front().text +
+           "); sweep cluster.network_speed for a faster network";
+  }
+  return "";
 }
 
 }  // namespace stepsim

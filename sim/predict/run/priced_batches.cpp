@@ -13,7 +13,8 @@ namespace {
 
 /// The scenario's time of an empty block, unless the profile prices empty blocks itself.
 double empty_block_seconds(const Scenario& scenario, const Profile& profile) {
-  return prices_empty_blocks(profile) ? 0 : scenario.varlen.empty_block_seconds.value_or(0);
+  const double own = scenario.varlen.empty_block_seconds.value_or(0) / scenario.compute_speed;
+  return prices_empty_blocks(profile) ? 0 : own;
 }
 
 std::atomic<std::int64_t>& prices_counted() {

@@ -127,6 +127,8 @@ std::vector<KeyChange> block_changes() {
       {"cluster.slow_ranks.factor",
        "[{rank=1, factor=1.7}]",
        {"cluster.slow_ranks=[{rank=1, factor=1.5}]"}},
+      {"cluster.network_speed", "2"},
+      {"cluster.compute_speed", "2"},
       {"cluster.skew", "0.5"},
       {"cluster.jitter", "0.1"},
       {"cluster.communicator", "gloo"},

@@ -181,6 +181,7 @@ Prediction predict(const Job& job, const PredictOptions& options) {
     prediction.training = first_epoch_effects(run.scenario(), run.policy(), run.planned().data);
   }
   prediction.profile = run.profile().name;
+  prediction.summary.tokens_per_sample = run.planned().tokens_per_sample;
   prediction.profile_id = run.profile().id.text;
   const StepTimeTally times = run_without_noise(run, options, prediction);
   times.set_means(prediction.ranks, prediction.summary);

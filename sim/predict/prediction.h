@@ -63,6 +63,9 @@ struct PredictionSummary {
   StepTimeSummary step_time_ms;
   double samples_per_step = 0;  ///< Sum over all ranks, as are the tokens.
   double useful_tokens_per_step = 0;
+  /// Useful tokens of the policy's first epoch over its samples, cut ones counted once; 0: the
+  /// epoch is not known.
+  double tokens_per_sample = 0;
   double padded_tokens_per_step = 0;
   double rank_token_spread = 0;  ///< Mean over steps of max - min over ranks of useful tokens.
   double step_time_std_over_ranks = 0;  ///< Mean over steps, population.
@@ -80,7 +83,12 @@ struct PredictionSummary {
 
   [[nodiscard]] double useful_tokens_per_s() const { return per_second(useful_tokens_per_step); }
   [[nodiscard]] double padded_tokens_per_s() const { return per_second(padded_tokens_per_step); }
-  [[nodiscard]] double samples_per_s() const { return per_second(samples_per_step); }
+  /// The samples whose tokens a mean step takes. Those that the simulated steps happen to hold can
+  /// be longer or shorter than the epoch's.
+  [[nodiscard]] double mean_samples_per_step() const {
+    return tokens_per_sample > 0 ? useful_tokens_per_step / tokens_per_sample : samples_per_step;
+  }
+  [[nodiscard]] double samples_per_s() const { return per_second(mean_samples_per_step()); }
   /// 1 - useful / padded tokens.
   [[nodiscard]] double padding_ratio() const {
     return padded_tokens_per_step > 0 ? 1 - useful_tokens_per_step / padded_tokens_per_step : 0;

@@ -28,6 +28,8 @@ constexpr Column<PredictionSummary> kSummaryColumns[] = {
     {"padded_tokens_per_s", "padded_tokens_per_s",
      [](const Summary& s) -> Cell { return s.padded_tokens_per_s(); }},
     {"samples_per_s", "samples_per_s", [](const Summary& s) -> Cell { return s.samples_per_s(); }},
+    {"tokens_per_sample", "tokens_per_sample",
+     [](const Summary& s) -> Cell { return s.tokens_per_sample; }},
     {"useful_tokens_per_step", "useful_tokens_per_step",
      [](const Summary& s) -> Cell { return s.useful_tokens_per_step; }},
     {"padded_tokens_per_step", "padded_tokens_per_step",

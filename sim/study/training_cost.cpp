@@ -18,7 +18,7 @@ TrainingCost cost_of(const ClusterPoint& point, const TrainingGoal& goal) {
     return cost;
   }
   const auto per_second = [&](double step_ms) {
-    return step_ms > 0 ? summary.samples_per_step * kMsPerSecond / step_ms : 0;
+    return step_ms > 0 ? summary.mean_samples_per_step() * kMsPerSecond / step_ms : 0;
   };
   cost.samples_per_s = per_second(summary.step_time_ms.mean);
   cost.samples_per_s_low90 = per_second(summary.step_time_ms.high90);

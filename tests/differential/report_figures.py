@@ -109,7 +109,7 @@ def check_summary(prediction, warmup, noisy):
     for name in ("useful_tokens", "padded_tokens"):
         same(f"{name}_per_step", summary[f"{name}_per_step"], totals[name])
         same(f"{name}_per_s", summary[f"{name}_per_s"], totals[name] * 1e3 / mean)
-    same("samples_per_s", summary["samples_per_s"], totals["samples"] * 1e3 / mean)
+    same("samples_per_s", summary["samples_per_s"], totals["useful_tokens"] * 1e3 / mean / summary["tokens_per_sample"])
     same("padding", summary["padding_ratio"], 1 - totals["useful_tokens"] / totals["padded_tokens"])
     same("spread", summary["rank_token_spread"], statistics.fmean(
         max(row["useful_tokens"] for row in step) - min(row["useful_tokens"] for row in step) for step in steps))

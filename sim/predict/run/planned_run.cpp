@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/mapped.h"
@@ -49,6 +50,31 @@ class Numbers {
   std::map<Thing, std::uint32_t> known_;
 };
 
+/// The tokens of an epoch's samples and parts of samples over the number of different samples.
+/// Where samples are whole, one that is used again counts again.
+double tokens_per_sample(const PlannedData& planned) {
+  const EpochPlan& epoch = planned.first_epoch;
+  double tokens = 0;
+  std::int64_t samples = 0;
+  std::vector<bool> met(epoch.pieces.empty() ? 0 : planned.lengths.size());
+  for (const Batches& of_rank : epoch.batches) {
+    for (const std::vector<std::int64_t>& batch : of_rank) {
+      for (const std::int64_t id : batch) {
+        if (epoch.pieces.empty()) {
+          tokens += static_cast<double>(planned.lengths[at(id)]);
+          ++samples;
+          continue;
+        }
+        const Piece& piece = epoch.pieces[at(id)];
+        tokens += static_cast<double>(piece.length);
+        samples += met[at(piece.sample)] ? 0 : 1;
+        met[at(piece.sample)] = true;
+      }
+    }
+  }
+  return samples > 0 ? tokens / static_cast<double>(samples) : 0;
+}
+
 std::atomic<std::int64_t>& plans_counted() {
   static std::atomic<std::int64_t> count{0};
   return count;
@@ -85,6 +111,7 @@ PlannedRun plan_run(const Scenario& scenario,
         one.price = price;
         planned.different.push_back(one);
       });
+  planned.tokens_per_sample = tokens_per_sample(planned.data);
   return planned;
 }
 

@@ -28,6 +28,7 @@ struct PlannedRun {
   /// The shapes that prices depend on, each once. Without varlen attention the useful tokens are
   /// all of them, or 0 where there is padding: how much does not matter.
   std::vector<BatchShape> priced_shapes;
+  double tokens_per_sample = 0;  ///< PredictionSummary::tokens_per_sample
 
   /// One micro-batch by its number.
   [[nodiscard]] const RunBatch& batch(std::size_t number) const {

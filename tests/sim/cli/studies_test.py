@@ -258,6 +258,40 @@ def test_a_set_key_may_hold_only_beside_a_swept_one():
     assert said.count("rank 90 is out of range") == 1, said
 
 
+def test_a_faster_network_and_faster_kernels_work_with_measured_costs():
+    def swept(scenario, key, figure):
+        points = json.loads(run("sweep", scenario, "--over", key + "=1,2", "--json", "-").stdout)["points"]
+        return points[1][figure] / points[0][figure]
+
+    # Measured tables, and links; every transfer takes half as long.
+    for scenario in (SKEW, VALLEY, str(ROOT / "scenarios" / "two_nodes.toml")):
+        assert abs(swept(scenario, "cluster.network_speed", "communication_ms") - 0.5) < 1e-4, scenario
+        assert swept(scenario, "cluster.network_speed", "step_ms") < 1
+    with Blocks(("ranks = 4", "ranks = 1")) as blocks:  # It has nothing but kernels.
+        assert abs(swept(blocks, "cluster.compute_speed", "step_ms") - 0.5) < 1e-3
+    links = 'cluster.topology={algorithm="ring", intra_latency="3 us"}'
+    text = run("sweep", VALLEY, "--set", links, "--over", "cluster.topology.intra_bandwidth=100 GB/s,200 GB/s").stdout
+    assert ("cluster.topology.intra_bandwidth makes no difference here: what was measured or fitted has precedence "
+            "over links (all_reduce: measured table, 8 ranks); sweep cluster.network_speed") in text, text
+
+
+def test_samples_are_those_of_the_epoch_whatever_the_first_steps_hold():
+    """Of an epoch of 3,072 samples in batches of 8 on 4 ranks, 4 steps and all 96."""
+    found = []
+    for steps in ("4", "96"):
+        answer = json.loads(run("run", SKEW, "--policy", "bucketing", "--steps", steps, "--json", "-",
+                                "--set", "scenario.warmup_steps=0").stdout)
+        summary = answer["predictions"][0]["summary"]
+        rate = summary["useful_tokens_per_s"] / summary["samples_per_s"]
+        assert abs(rate / summary["tokens_per_sample"] - 1) < 1e-9, summary
+        found.append(rate)
+        rows = answer["predictions"][0]["steps"]
+        found.append(sum(row["useful_tokens"] for row in rows) / sum(row["samples"] for row in rows))
+    few, of_few, all_steps, of_all = found
+    assert few == all_steps and abs(of_all / all_steps - 1) < 1e-9, found
+    assert abs(of_few / all_steps - 1) > 0.005, found
+
+
 def test_a_step_that_takes_no_time_has_no_speed_to_compare():
     still = [('forward = "12 ms"', 'forward = "0 ms"'), ('backward = "24 ms"', 'backward = "0 ms"'),
              ('optimizer = "1.5 ms"\n', ""), ("ranks = 4", "ranks = 1")]

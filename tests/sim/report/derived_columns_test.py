@@ -95,7 +95,7 @@ def check_summary(prediction):
     close(s["padded_tokens_per_step"], total("padded_tokens"), what=name)
     close(s["useful_tokens_per_s"], s["useful_tokens_per_step"] * 1e3 / mean, what=name)
     close(s["padded_tokens_per_s"], s["padded_tokens_per_step"] * 1e3 / mean, what=name)
-    close(s["samples_per_s"], total("samples") * 1e3 / mean, what=name)
+    close(s["samples_per_s"], s["useful_tokens_per_s"] / s["tokens_per_sample"], what=name)
     close(s["padding_ratio"], 1 - s["useful_tokens_per_step"] / s["padded_tokens_per_step"], 1e-6)
     alone = s["data_ms"] + s["forward_ms"] + s["backward_ms"] + s["optimizer_ms"]
     close(s["scaling_efficiency"], alone / mean, what=name)

@@ -52,6 +52,24 @@ TEST_CASE("what training costs: hours, GPU-hours, money, efficiency and the fron
   CHECK(*largest_worth(costs, goal) == 3);
 }
 
+TEST_CASE("what training costs: samples are the epoch's, whatever the steps happen to hold") {
+  std::array<Prediction, 2> runs = {cluster_prediction(100, 8), cluster_prediction(100, 8)};
+  for (Prediction& run : runs) {
+    run.summary.tokens_per_sample = 8;  // The steps hold samples of 10 tokens.
+  }
+  runs[1].summary.samples_per_step = 16;  // The same tokens in shorter samples.
+  const std::array<ClusterPoint, 2> points = {{{&runs[0], 1}, {&runs[1], 2}}};
+  TrainingGoal goal;
+  goal.samples = 720'000;
+  const auto costs = training_costs(points, goal);
+  CHECK(costs[0].samples_per_s == 100);
+  CHECK(costs[1].samples_per_s == 100);
+  CHECK(*costs[0].hours == 2);
+  CHECK(*costs[1].hours == 2);
+  CHECK(costs[1].efficiency == 0.5);
+  CHECK_FALSE(costs[1].efficient);
+}
+
 TEST_CASE("what training costs: tokens as the goal, and clusters without memory") {
   std::array<Prediction, 2> runs = {cluster_prediction(100, 8), cluster_prediction(100, 16)};
   runs[1].out_of_memory.emplace();

@@ -45,7 +45,7 @@ def test_a_scenario_that_is_in_no_file():
 
 def test_an_error_of_a_worker_is_the_one_of_a_single_process():
     scenario = stepsim.Scenario("token_skew")
-    for over in ({"ddp.bucket_cap": ["1 MiB", "red"]}, {"ddp.bucket_cpa": ["1 MiB", "2 MiB"]}):
+    for over in ({"ddp.bucket_cap": ["blue", "red"]}, {"ddp.bucket_cpa": ["1 MiB", "2 MiB"]}):
         errors = []
         for executor in (None, pool()):
             try:
@@ -53,6 +53,13 @@ def test_an_error_of_a_worker_is_the_one_of_a_single_process():
             except stepsim.InputError as error:
                 errors.append(str(error))
         assert len(errors) == 2 and errors[0] == errors[1], errors
+
+
+def test_a_value_that_a_worker_refuses_is_a_row():
+    over = {"ddp.bucket_cap": ["1 MiB", "red"]}
+    scenario = stepsim.Scenario("token_skew")
+    with pool() as executor:
+        assert forms(scenario.sweep(over, executor=executor)) == forms(scenario.sweep(over))
 
 
 def test_a_question_without_points_takes_no_executor():

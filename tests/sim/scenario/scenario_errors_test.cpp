@@ -30,7 +30,8 @@ struct BrokenOverride {
 };
 
 const std::string kCluster =
-    "ranks, ranks_per_node, placement, cores, profile, slow_ranks, skew, jitter, communicator, "
+    "ranks, ranks_per_node, placement, cores, profile, slow_ranks, network_speed, compute_speed, "
+    "skew, jitter, communicator, "
     "topology, all_reduce";
 const std::string kTables =
     "scenario, cluster, model, ddp, parallel, optimizer, data, policy, interference, "

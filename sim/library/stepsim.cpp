@@ -51,9 +51,9 @@ struct face::Scenario::Parts {
   static face::Scenario made(GivenScenario given) {
     return guarded([&] {
       stepsim::Scenario read = given.read();
-      face::Scenario scenario;
-      scenario.parts_ = std::make_shared<const Parts>(Parts{std::move(given), std::move(read)});
-      return scenario;
+      face::Scenario result;
+      result.parts_ = std::make_shared<const Parts>(Parts{std::move(given), std::move(read)});
+      return result;
     });
   }
 };

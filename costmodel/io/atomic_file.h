@@ -13,7 +13,8 @@ using TextSink = std::function<void(std::string_view text)>;
 /// Until then it has no name, and a killed program leaves nothing behind; where the file system
 /// knows no such files it has a name of its own in the same folder. Of two writers of one path the
 /// last to finish wins. A file that is replaced hands on its mode, and its owner and group where
-/// that is allowed; a read-only one is refused. "-" is standard output; a device or pipe is written in place.
+/// that is allowed; a read-only one is refused. "-" is standard output; a device or pipe is written
+/// in place.
 class AtomicFile {
  public:
   /// The constructor, write() and finish() raise EnvironmentFault.

@@ -76,10 +76,10 @@ class CollectivePricer {
   /// message says what to measure or which key to write.
   [[nodiscard]] CollectivePrice price(CollectiveKind kind, Bytes bytes, int ranks, int nodes) const;
 
-  /// The same pricer with a network so many times as fast: every price is divided by it, whatever
-  /// its source.
+  /// Returns the same pricer with a network so many times as fast: every price is divided by it,
+  /// whatever its source.
   [[nodiscard]] CollectivePricer at_speed(double speed) const;
-  /// The same pricer, which goes beyond the measured sizes as far as it is asked to.
+  /// Returns the same pricer, which goes beyond the measured sizes as far as it is asked to.
   [[nodiscard]] CollectivePricer at_any_size() const;
 
   /// Returns CollectiveCost::spread of the measured table for exactly these ranks and nodes. It is

@@ -83,9 +83,9 @@ class Scenario {
   /// `file` names the text in messages; relative paths inside start from its folder.
   [[nodiscard]] static Scenario parse(const std::string& text, const std::string& file);
 
-  /// The same under other values of some keys.
+  /// Returns the scenario under other values of some keys.
   [[nodiscard]] Scenario with(const std::vector<Setting>& settings) const;
-  /// The same with these samples, in tokens, in place of its data.
+  /// Returns the scenario with these samples, in tokens, in place of its data.
   [[nodiscard]] Scenario with_lengths(std::vector<std::int64_t> lengths) const;
 
   [[nodiscard]] const std::string& name() const;
@@ -116,7 +116,7 @@ class Answer {
   /// 0; 1 where the answer is no, as of a validation outside of its bound.
   [[nodiscard]] int status() const;
   [[nodiscard]] const std::vector<std::string>& warnings() const;
-  /// As on a terminal of so many columns; 0: as in a file.
+  /// Returns the text as a terminal of so many columns shows it; 0: as a file has it.
   [[nodiscard]] std::string text(int columns = 0) const;
   [[nodiscard]] std::string json() const;
   [[nodiscard]] std::string csv() const;

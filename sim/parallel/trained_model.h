@@ -14,7 +14,7 @@ struct TrainedModel {
   std::vector<BucketParameter> parameters;
   std::vector<std::vector<std::int64_t>> shapes;  ///< [parameter] its sizes.
   std::vector<std::vector<int>> completes;        ///< [backward op] gradients it completes.
-  // Of sharded parameters: what is gathered together.
+  // What is gathered together where parameters are sharded.
   std::vector<int> forward_unit;           ///< [forward op] its unit.
   std::vector<int> backward_unit;          ///< [backward op] likewise.
   std::vector<std::vector<int>> units;     ///< [unit] parameters; unit 0 is the root.

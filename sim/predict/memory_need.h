@@ -47,8 +47,8 @@ void check_memory(const Scenario& scenario,
                   const MemoryUseOptions& options,
                   std::int64_t samples = 0);
 
-/// The same of planning all policies, one after another: their batches stay, and the rest is needed
-/// for one at a time.
+/// Estimates the same of planning all policies, one after another: their batches stay, and the rest
+/// is needed for one at a time.
 void check_memory_of_plans(const Scenario& scenario);
 
 }  // namespace stepsim

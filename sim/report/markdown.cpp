@@ -29,7 +29,8 @@ std::vector<std::string> escaped(std::vector<std::string> cells) {
   return cells;
 }
 
-std::string pipe_line(const std::vector<std::string>& cells, const std::vector<MarkdownColumn>& columns) {
+std::string pipe_line(const std::vector<std::string>& cells,
+                      const std::vector<MarkdownColumn>& columns) {
   std::string line = "|";
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const std::string blanks(columns[i].width - display_width(cells[i]), ' ');

@@ -3,9 +3,9 @@
 //   c++ -std=c++20 two_policies.cpp $(pkg-config --cflags --libs stepsim) -o two_policies
 //   ./two_policies scenarios/token_skew.toml variable_fixed bucketing
 
-#include <stepsim.h>
-
 #include <cstdio>
+
+#include <stepsim.h>
 
 int main(int count, char** arguments) {
   if (count != 4) {

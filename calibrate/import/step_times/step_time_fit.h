@@ -35,8 +35,8 @@ struct StepTimeFit {
 };
 
 /// How far the table itself tells each coefficient: the standard deviation, while the priors of all
-/// others are ten times as wide, over that before any row was seen. Two nodes alone do not tell the bandwidth
-/// between three: a prior of their ratio does.
+/// others are ten times as wide, over that before any row was seen. Two nodes alone do not tell the
+/// bandwidth between three: a prior of their ratio does.
 [[nodiscard]] std::vector<double> told_of_prior(const StepTimeFit& fit);
 
 /// Fits a job to its table of step times.

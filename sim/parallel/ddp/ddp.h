@@ -39,7 +39,7 @@ class Ddp : public Parallelism {
   [[nodiscard]] static KeyRefusal compile_refusal(const DdpOptions& ddp);
   [[nodiscard]] static KeyRefusal reducer_refusal(bool holds);
   [[nodiscard]] static KeyRefusal batched_copy_refusal(const DdpOptions& ddp);
-  /// Of an optimizer in the backward, mixed precision, hooks and join().
+  /// Refuses an optimizer in the backward, mixed precision, hooks and join() beside shards.
   [[nodiscard]] static std::array<KeyRefusal, 4> sharding_refusals(const DdpOptions& ddp);
 
  private:

@@ -124,9 +124,9 @@ bool shapes_only_the_plan(const std::string& table, const std::string& key) {
          (table == "model.varlen" && key == "overflow") || table.starts_with("policy.lengths") ||
          table.starts_with("data.targets") || table.starts_with("data.lengths.mixture") ||
          (table == "data" && key == "targets") ||
-         (table == "data.lengths" && (key == "histogram" || key == "file" || key == "jsonl" ||
-                                      key == "field" || key == "plan" || key == "values" ||
-                                      key == "mixture"));
+         (table == "data.lengths" &&
+          (key == "histogram" || key == "file" || key == "jsonl" || key == "field" ||
+           key == "plan" || key == "values" || key == "mixture"));
 }
 
 /// The override of a changed key; a list or a table is replaced as a whole.

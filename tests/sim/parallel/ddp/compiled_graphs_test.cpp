@@ -114,7 +114,8 @@ TEST_CASE("ops without a parameter belong to the graph that is open, or to the l
 
 TEST_CASE("gradients of a graph become ready together at its end, in the order of the backward") {
   const TrainedModel model = gradients({0.5, 0.5, 3, 1, 2, 2, 1});
-  const TrainedModel compiled = with_compiled_graphs(model, optimized(OptimizeDdp::DdpOptimizer, 4));
+  const TrainedModel compiled =
+      with_compiled_graphs(model, optimized(OptimizeDdp::DdpOptimizer, 4));
   CHECK(compiled.completes == Lists{{}, {0, 1}, {}, {2, 3}, {}, {4, 5}, {6}});
   CHECK(with_compiled_graphs(model, optimized(OptimizeDdp::NoOptimization, 4)).completes ==
         Lists{{}, {}, {}, {}, {}, {}, {0, 1, 2, 3, 4, 5, 6}});

@@ -31,7 +31,8 @@ std::pair<double, double> sure_mean(std::vector<double> excesses) {
   const double mean = sum_of(excesses) / count;
   const double squares =
       sum_of(excesses, [mean](double excess) { return (excess - mean) * (excess - mean); });
-  const double error = std::sqrt(squares / (count * (count - 1)));
+  const double error =
+      std::sqrt(squares / (count * (count - 1))) * student_widening(excesses.size());
   return mean > kFewestErrors * error ? std::pair(mean, error) : std::pair(0.0, 0.0);
 }
 
@@ -63,10 +64,13 @@ LaunchCost fit_launch(std::span<const HostSample> hosts) {
     const double off = sum_of(times) / static_cast<double>(times.size()) - mean;
     squares += off * off;
   }
+  if (rounds.size() < 2) {
+    return {mean, 0};
+  }
   const auto count = static_cast<double>(rounds.size());
   // Once for the measurement, and once for the run.
-  const double variance = count > 1 ? 2 * squares / (count * (count - 1)) : 0;
-  return {mean, std::sqrt(variance) / mean};
+  const double variance = 2 * squares / (count * (count - 1));
+  return {mean, std::sqrt(variance) / mean * student_widening(rounds.size())};
 }
 
 std::vector<ShapeCost> fit_meetings(std::span<const HostSample> meetings) {

@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <numeric>
 
+#include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/students_t.hpp>
+
 #include "costmodel/base/mapped.h"
 
 namespace stepsim {
@@ -26,6 +29,13 @@ double robust_deviation(const std::vector<double>& values) {
   std::vector<double> deviations =
       mapped(values, [&](const double value) { return std::abs(value - center); });
   return 1.4826 * median(std::move(deviations));
+}
+
+double student_widening(std::size_t values) {
+  constexpr double kUpper = 0.95;  // Of a 90 % interval.
+  const boost::math::students_t student(static_cast<double>(values - 1));
+  return boost::math::quantile(student, kUpper) /
+         boost::math::quantile(boost::math::normal(), kUpper);
 }
 
 std::vector<double> quantiles_over_mean(const std::vector<double>& values) {

@@ -24,8 +24,9 @@ constexpr std::size_t kFewestSteps = 3;
 constexpr double kMostOverFloor = 1.25;
 /// Host-bound shapes differ by so much in tokens at least, else it is their kernels that are alike.
 constexpr double kLeastSpread = 1.5;
-/// The device's lag before a step, over the host's time in one, up to which its queue has room.
-constexpr double kMostLag = 0.5;
+/// The device's lag before a step, over the host's time in one, up to which its queue surely has
+/// room. Streams take about a thousand launches, a third of a step of a large model.
+constexpr double kMostLag = 0.15;
 /// Its lag at the end of a step that it decides, over the step, where the host waits for it.
 constexpr double kLeastLag = 0.02;
 

@@ -247,9 +247,9 @@ std::vector<Key> ddp_keys() {
       flag("overlap", ddp(&D::overlap), "false: nothing is launched before the backward's end"),
       choice("torch",
              ddp(&D::torch),
-             {{name_of(DdpRules::V2_4), DdpRules::V2_4},
-              {name_of(DdpRules::V1_8), DdpRules::V1_8},
-              {name_of(DdpRules::V1_13), DdpRules::V1_13},
+             {{name_of(DdpRules::Torch24), DdpRules::Torch24},
+              {name_of(DdpRules::Torch18), DdpRules::Torch18},
+              {name_of(DdpRules::Torch113), DdpRules::Torch113},
               {name_of(DdpRules::Newest), DdpRules::Newest}},
              "`\"1.8\"` (the first iteration's buckets have the limits, too), `\"1.13\"`, "
              "`\"2.4\"`, `\"newest\"`; with `newest`, `first_bucket_cap` follows a `bucket_cap` "

@@ -40,7 +40,7 @@ BucketLists ddp_buckets(const TransformerConfig& model, const DdpOptions& ddp) {
   const std::vector<int> order = ready_order(model);
   const std::vector<std::int64_t> limits = bucket_limits(ddp);
   const bool never_rebuilt = ddp.find_unused_parameters && !ddp.static_graph;
-  const bool limited = never_rebuilt || ddp.torch == DdpRules::V1_8 || !ddp.bucket_caps.empty();
+  const bool limited = never_rebuilt || ddp.torch == DdpRules::Torch18 || !ddp.bucket_caps.empty();
   lists.initial = initial_buckets(parameters, limited, limits);
   lists.rebuilt = never_rebuilt ? lists.initial
                                 : rebuilt_buckets(parameters, order, limits, ddp.last_bucket_cap);

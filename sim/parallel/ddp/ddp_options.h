@@ -30,7 +30,7 @@ enum class OptimizeDdp {
 };
 
 /// The version of PyTorch whose rules for the limits of buckets hold.
-enum class DdpRules { V1_8, V1_13, V2_4, Newest };
+enum class DdpRules { Torch18, Torch113, Torch24, Newest };
 /// "1.8", "1.13", "2.4" or "newest".
 [[nodiscard]] constexpr const char* name_of(DdpRules rules) {
   constexpr std::array kNames = {"1.8", "1.13", "2.4", "newest"};
@@ -49,7 +49,7 @@ struct DdpOptions {
   BucketRule bucket_rule = BucketRule::PyTorch;
   OptimizeDdp optimize_ddp = OptimizeDdp::Eager;
   bool overlap = true;  ///< false: nothing is launched before the backward's end.
-  DdpRules torch = DdpRules::V2_4;
+  DdpRules torch = DdpRules::Torch24;
   bool gradient_as_bucket_view = false;
   bool set_to_none = true;
   bool find_unused_parameters = false;

@@ -11,7 +11,7 @@ KeyRefusal Ddp::unused_refusal(const DdpOptions& ddp) {
 
 KeyRefusal Ddp::compile_refusal(const DdpOptions& ddp) {
   return {ddp.optimize_ddp != OptimizeDdp::Eager &&
-              (ddp.torch == DdpRules::V1_8 || ddp.torch == DdpRules::V1_13),
+              (ddp.torch == DdpRules::Torch18 || ddp.torch == DdpRules::Torch113),
           "optimize_ddp",
           "torch.compile needs torch = \"2.4\" or \"newest\""};
 }

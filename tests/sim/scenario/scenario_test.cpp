@@ -102,7 +102,7 @@ TEST_CASE("what is left out has its documented default") {
   CHECK(scenario.ranks_per_node == 0);
   CHECK_FALSE(scenario.jitter);
   CHECK(scenario.ddp.first_bucket_cap == Bytes(1 << 20));
-  CHECK(scenario.ddp.torch == DdpRules::V2_4);
+  CHECK(scenario.ddp.torch == DdpRules::Torch24);
   CHECK(scenario.ddp.set_to_none);
   CHECK_FALSE(scenario.ddp.gradient_as_bucket_view);
   CHECK_FALSE(scenario.ddp.find_unused_parameters);
@@ -252,7 +252,7 @@ TEST_CASE("an override replaces a value of the file, or adds one") {
 
 TEST_CASE("an override of a text may look like a number") {
   CHECK(overridden({"scenario.name=5"}).name == "5");
-  CHECK(overridden({"ddp.torch=2.4"}).ddp.torch == DdpRules::V2_4);
+  CHECK(overridden({"ddp.torch=2.4"}).ddp.torch == DdpRules::Torch24);
   CHECK(overridden({"scenario.name=\"quoted\""}).name == "quoted");
 }
 

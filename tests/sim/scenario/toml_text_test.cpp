@@ -62,7 +62,7 @@ TEST_CASE("toml: a scenario with overrides inside is the one that they make of i
   CHECK(inside.ranks == 3);
   CHECK(inside.placement == set_beside.placement);
   CHECK(inside.ranks_per_node == set_beside.ranks_per_node);
-  CHECK(inside.ddp.torch == DdpRules::V1_13);
+  CHECK(inside.ddp.torch == DdpRules::Torch113);
   CHECK(inside.name == "2026-01-01");
   CHECK(inside.ddp.accumulation_steps == 2);
   CHECK_THROWS_AS((void)scenario_text(set_beside, {{"ddp.x", "1"}}), InputError);

@@ -23,6 +23,9 @@ thread_local const ProgressListener* current_listener = nullptr;
 constexpr double kShortJob = 2;  // A job of fewer seconds needs no line.
 constexpr double kSilent = 1;    // The seconds before the time left can be estimated.
 constexpr double kRefresh = 0.1;
+/// Below this share of the work the time so far says nothing of the time left: a search, for
+/// instance, rules most of its points out towards the end.
+constexpr double kTooEarly = 0.05;
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -85,8 +88,9 @@ std::string Progress::line_text(double share, double elapsed, double seconds_lef
   if (share <= 0) {
     return fmt::format("{}, {} so far", what_, clock_text(elapsed));
   }
-  const std::string left =
-      fmt::format("{:.0f} %, about {} left", std::min(share, 1.0) * 100, clock_text(seconds_left));
+  const std::string time = share < kTooEarly ? clock_text(elapsed) + " so far"
+                                             : "about " + clock_text(seconds_left) + " left";
+  const std::string left = fmt::format("{:.0f} %, {}", std::min(share, 1.0) * 100, time);
   const std::string bar = bar_text(share, kBar, screen_);
   const std::string blanks(kBar - std::min(kBar, display_width(bar)), ' ');
   const std::string line = what_ + "  " + bar + blanks + "  " + left;

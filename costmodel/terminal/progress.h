@@ -26,9 +26,9 @@ class ProgressScope {
 };
 
 /// Shows how far a long job has come, on one line of a terminal's standard error: a bar, percent
-/// and the time left. The line appears after the first second, unless the job will end within two,
-/// and disappears when the job is done. Without a terminal nothing is written. A ProgressScope
-/// takes the terminal's place.
+/// and the time left, or the time so far while that is too early to tell. The line appears after
+/// the first second, unless the job will end within two, and disappears when the job is done.
+/// Without a terminal nothing is written. A ProgressScope takes the terminal's place.
 class Progress {
  public:
   /// `what` names the job: "predicting 4 policies".

@@ -61,6 +61,15 @@ TEST_CASE("a longer one shows how far it is and when it ends, and leaves nothing
   CHECK(line.text().ends_with("left\r\x1b[K"));
 }
 
+TEST_CASE("what has hardly begun says how long it has taken, and not that it takes for days") {
+  Line line(true);
+  Progress progress("searching 5000 points", line.file, line.screen, [&] { return line.now; });
+  line.now = 160;
+  progress.at(2.0 / 5000);  // By the time so far 41 hours are left.
+  CHECK(line.text().find("0 %, 1:00 min so far") != std::string::npos);
+  CHECK(line.text().find("left") == std::string::npos);
+}
+
 TEST_CASE("work of unknown size shows how long it has taken") {
   Line line(true);
   Progress progress("reading 1 trace", line.file, line.screen, [&] { return line.now; });

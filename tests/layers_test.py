@@ -82,7 +82,7 @@ COMPOSED = COSTMODEL + CALIBRATE + SIM + ["sim", "sim/library", "sim/python"]
 
 # Library header prefix -> folders (or files) that may include it.
 LIBRARIES = {
-    "boost/": ("costmodel/terminal/command_parser.cpp", "sim/predict/draws/noise"),
+    "boost/": ("costmodel/terminal/command_parser.cpp", "sim/predict/draws/noise", "calibrate/samples/statistics.cpp"),
     "gloo/": ("calibrate/cpu/",),
     "Eigen/": ("calibrate/fit/", "sim/batching/algorithms/sparse_nnls"),
     "toml++/": ("sim/scenario/",),

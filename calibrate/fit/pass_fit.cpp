@@ -19,6 +19,14 @@ namespace {
 constexpr int kDraws = 40;
 constexpr int kBlock = 4;
 constexpr double kTellsApart = 1.25;  ///< Times the squared residuals of all features.
+/// Batches of so many times the most tokens, and more, work in new memory.
+constexpr double kNewMemoryFrom = 0.7;
+constexpr double kBeyondMost = 1.4;
+/// What new memory adds to the largest batch, and to one kBeyondMost times as large.
+constexpr double kNewMemory = 0.15;
+constexpr double kNewMemoryBeyond = 0.1;
+constexpr double kNewMemorySpread = 0.8;  ///< Relative standard deviation of both.
+constexpr std::string_view kTokenPart = "tokens:";
 
 using FeatureRows = std::vector<std::vector<double>>;
 using Places = std::vector<std::size_t>;  ///< Indices of observations.
@@ -29,11 +37,18 @@ struct FeatureTable {
   std::vector<double> seconds;
 };
 
+/// What is expected without observations.
+struct Expected {
+  std::vector<double> row;
+  double seconds = 0;
+  double spread = 0;  ///< Relative standard deviation.
+};
+
 /// Observations and what is known without them.
 struct Known {
   FeatureTable steps;
-  FeatureTable prior;
-  double prior_weight = 0;  ///< What a row of `prior` weighs against one of `steps`.
+  std::vector<Expected> prior;
+  double residual = 0;  ///< Relative standard deviation of an observation.
 };
 
 double sum_of(std::string_view feature, const PassObservation& observation, bool varlen) {
@@ -46,20 +61,20 @@ double sum_of(std::string_view feature, const PassObservation& observation, bool
 std::vector<double> fit(const Known& known, const Places& places, const std::vector<bool>& used) {
   FeatureRows rows;
   std::vector<double> seconds;
-  const auto add = [&](const FeatureTable& table, std::size_t place) {
-    rows.push_back(table.rows[place]);
+  const auto add = [&](const std::vector<double>& row, double of_row) {
+    rows.push_back(row);
     for (std::size_t i = 0; i < used.size(); ++i) {
       rows.back()[i] *= used[i] ? 1 : 0;
     }
-    seconds.push_back(table.seconds[place]);
+    seconds.push_back(of_row);
   };
   for (const std::size_t place : places) {
-    add(known.steps, place);
+    add(known.steps.rows[place], known.steps.seconds[place]);
   }
   std::vector<double> weights(places.size(), 1.0);
-  for (std::size_t place = 0; place < known.prior.rows.size(); ++place) {
-    add(known.prior, place);
-    weights.push_back(known.prior_weight);
+  for (const Expected& expected : known.prior) {
+    add(expected.row, expected.seconds);
+    weights.push_back(known.residual / expected.spread);
   }
   std::vector<double> coefficients = relative_nnls(rows, seconds, weights);
   double ratio = 0;
@@ -231,7 +246,47 @@ BatchShape times(const BatchShape& batch, double samples, double length) {
   return result;
 }
 
-/// Sets `known.prior`: the middle batch's time, carried to other sizes by weight.
+double seconds_of(const std::vector<double>& coefficients,
+                  const std::vector<std::string>& features,
+                  const BatchShape& batch,
+                  bool varlen) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    seconds += coefficients[i] * pass_feature(features[i], batch, varlen);
+  }
+  return seconds;
+}
+
+/// The batch of the most tokens.
+BatchShape largest_batch(std::span<const PassObservation> observations, bool varlen) {
+  BatchShape largest;
+  for (const PassObservation& observation : observations) {
+    for (const BatchShape& batch : observation.batches) {
+      if (pass_feature("tokens", batch, varlen) > pass_feature("tokens", largest, varlen)) {
+        largest = batch;
+      }
+    }
+  }
+  return largest;
+}
+
+/// Adds what new memory is expected to cost, `share` of `seconds`, to the feature's own rows alone.
+void add_new_memory(const std::string& feature,
+                    std::size_t place,
+                    const BatchShape& batch,
+                    bool varlen,
+                    double seconds,
+                    Known& known) {
+  Expected expected{
+      std::vector<double>(known.steps.rows.front().size()), seconds, kNewMemorySpread};
+  expected.row[place] = pass_feature(feature, batch, varlen);
+  if (expected.row[place] > 0 && seconds > 0) {
+    known.prior.push_back(std::move(expected));
+  }
+}
+
+/// Sets `known.prior`: the middle batch's time, carried to other sizes by weight, and what new
+/// memory costs.
 void add_prior(std::span<const PassObservation> observations,
                const std::vector<std::string>& features,
                bool varlen,
@@ -241,12 +296,9 @@ void add_prior(std::span<const PassObservation> observations,
   Places places(steps.rows.size());
   std::iota(places.begin(), places.end(), std::size_t{0});
   const auto alone = fit(known, places, std::vector<bool>(features.size(), true));
-  known.prior_weight = std::sqrt(residual(steps, places, alone)) / kPriorSpread;
+  known.residual = std::sqrt(residual(steps, places, alone));
   const BatchShape middle = middle_batch(observations);
-  double seconds = 0;
-  for (std::size_t i = 0; i < features.size(); ++i) {
-    seconds += alone[i] * pass_feature(features[i], middle, varlen);
-  }
+  const double seconds = seconds_of(alone, features, middle, varlen);
   for (const auto& [samples, length] : {std::pair(0.5, 1.0),
                                         std::pair(2.0, 1.0),
                                         std::pair(4.0, 1.0),
@@ -255,20 +307,33 @@ void add_prior(std::span<const PassObservation> observations,
                                         std::pair(1.0, 2.0),
                                         std::pair(1.0, 4.0)}) {
     const BatchShape other = times(middle, samples, length);
-    known.prior.rows.push_back(mapped(features, [&](const std::string& feature) {
-      return pass_feature(feature, other, varlen);
-    }));
-    known.prior.seconds.push_back(seconds * weight(other) / weight(middle));
+    std::vector<double> row = mapped(
+        features, [&](const std::string& feature) { return pass_feature(feature, other, varlen); });
+    known.prior.push_back({std::move(row), seconds * weight(other) / weight(middle), kPriorSpread});
+  }
+  const BatchShape largest = largest_batch(observations, varlen);
+  const double of_largest = seconds_of(alone, features, largest, varlen);
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    if (!features[i].starts_with(kTokenPart)) {
+      continue;
+    }
+    if (pass_feature(features[i], largest, varlen) > 0) {
+      add_new_memory(features[i], i, largest, varlen, kNewMemory * of_largest, known);
+    } else {
+      const BatchShape beyond = times(largest, kBeyondMost, 1);
+      const double share = kNewMemoryBeyond * kBeyondMost;
+      add_new_memory(features[i], i, beyond, varlen, share * of_largest, known);
+    }
   }
 }
 
 /// Draws what is not measured anew.
 Known with_drawn_prior(const Known& known, std::mt19937_64& generator) {
   Known drawn = known;
-  for (double& seconds : drawn.prior.seconds) {
+  for (Expected& expected : drawn.prior) {
     // Uniform in the logarithm, with the standard deviation of the prior.
     const double uniform = static_cast<double>(generator() >> 11) * 0x1p-53;
-    seconds *= std::exp(kPriorSpread * std::sqrt(12.0) * (uniform - 0.5));
+    expected.seconds *= std::exp(expected.spread * std::sqrt(12.0) * (uniform - 0.5));
   }
   return drawn;
 }
@@ -276,8 +341,17 @@ Known with_drawn_prior(const Known& known, std::mt19937_64& generator) {
 }  // namespace
 
 std::vector<std::string> pass_features(std::span<const PassObservation> observations,
-                                       AttentionKind attention) {
+                                       AttentionKind attention,
+                                       Memory memory) {
   std::vector<std::string> features = {"1", "samples", "tokens", "tokens*length"};
+  const bool varlen = attention == AttentionKind::Varlen;
+  const double most = pass_feature("tokens", largest_batch(observations, varlen), varlen);
+  if (memory == Memory::OfProcessor && most > 1) {
+    features.push_back(
+        fmt::format("{}{:.0f}-{:.0f}", kTokenPart, std::floor(kNewMemoryFrom * most), most));
+    features.push_back(
+        fmt::format("{}{:.0f}-{:.0f}", kTokenPart, most, std::ceil(kBeyondMost * most)));
+  }
   if (attention != AttentionKind::Dense) {
     return features;
   }

@@ -17,11 +17,18 @@ struct PassObservation {
   int step = 0;  ///< Counts in order of recording; all ranks of a step share the number.
 };
 
+/// Whose memory a process works in. That of a processor goes back to the operating system when much
+/// of it is free at once, and is new again, zeroed page by page, for the batches that need as much
+/// once more: those near the largest. That of a GPU stays with the process.
+enum class Memory { OfProcessor, OfGpu };
+
 /// The features a pass is fitted with: a constant, samples, tokens and tokens * length. With dense
 /// attention there are bends too: what of tokens * length is beyond each of the deciles 1, 3, 5, 7
-/// and 9.
+/// and 9. With a processor's memory there are two parts of the tokens, "tokens:A-B": those from 0.7
+/// times the most tokens on, and those beyond the most, which no observation has.
 [[nodiscard]] std::vector<std::string> pass_features(std::span<const PassObservation> observations,
-                                                     AttentionKind attention);
+                                                     AttentionKind attention,
+                                                     Memory memory);
 
 /// A fit needs so many observations.
 inline constexpr std::size_t kFewestPassSamples = 10;
@@ -42,7 +49,10 @@ using PassWeight = std::function<double(const BatchShape&)>;
 ///
 /// Where the recorded batches do not tell, the cost is proportional to `weight`: halves, doubles
 /// and quadruples of the middle batch count as observations of its time scaled by weight, as sure
-/// as kPriorSpread is against the residuals. Each draw draws these observations, too.
+/// as kPriorSpread is against the residuals. Each draw draws these observations, too. So it does
+/// for the parts of the tokens: new memory adds 15 % to the largest batch, and 10 % to one 1.4
+/// times as large, each within a factor of two or so. (Chosen on the two-rank records of
+/// tests/live, where each policy predicts the others: tests/live/CROSS.md.)
 ///
 /// `errors.random` is the mean |error| of single observations with every fifth step held out in
 /// turn. `errors.block` is the mean |error| of the total of each fifth of the sizes, held out in

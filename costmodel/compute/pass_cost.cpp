@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kPairs = "tokens*length";
 constexpr std::string_view kSegment = "samples:";
+constexpr std::string_view kTokenSegment = "tokens:";
 
 std::int64_t tokens_of(const BatchShape& batch, bool varlen) {
   return varlen ? batch.useful_tokens : batch.padded_tokens();
@@ -43,6 +44,24 @@ std::optional<double> samples_between(std::string_view feature, double samples) 
     return std::nullopt;
   }
   return std::clamp(samples, *low, *high) - *low;
+}
+
+/// Returns the tokens between the bounds of "tokens:A-B"; nothing when that is no such feature.
+std::optional<double> tokens_between(std::string_view feature, double tokens) {
+  if (feature.substr(0, kTokenSegment.size()) != kTokenSegment) {
+    return std::nullopt;
+  }
+  feature.remove_prefix(kTokenSegment.size());
+  const std::size_t dash = feature.find('-');
+  if (dash == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const auto low = parse_number<double>(feature.substr(0, dash));
+  const auto high = parse_number<double>(feature.substr(dash + 1));
+  if (!low || !high || *low < 0 || !(*high > *low)) {
+    return std::nullopt;
+  }
+  return (std::clamp(tokens, *low, *high) - *low) * std::max(1.0, tokens / *high);
 }
 
 /// Returns how far a value lies outside a range, as a factor; at most 1 inside.
@@ -75,9 +94,12 @@ double pass_feature(std::string_view feature, const BatchShape& batch, bool varl
   if (const auto between = samples_between(feature, static_cast<double>(batch.samples))) {
     return *between;
   }
+  if (const auto between = tokens_between(feature, static_cast<double>(tokens_of(batch, varlen)))) {
+    return *between;
+  }
   throw InputError(
-      "unknown feature '{}' of a pass; known: 1, samples, samples:A-B, tokens, tokens*length, "
-      "tokens*length>X",
+      "unknown feature '{}' of a pass; known: 1, samples, samples:A-B, tokens, tokens:A-B, "
+      "tokens*length, tokens*length>X",
       printable(std::string(feature)));
 }
 

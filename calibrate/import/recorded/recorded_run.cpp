@@ -88,6 +88,10 @@ PassCost data_cost(const Observations& all, const RecordedModel& model) {
   return cost;
 }
 
+Memory memory_of(const RecordedCosts& costs) {
+  return costs.on_gpu ? Memory::OfGpu : Memory::OfProcessor;
+}
+
 /// Fits the passes as shares of whole steps, and leaves but the steps that were fitted in `all`.
 void fit_shares_of_steps(Observations& all, RecordedCosts& costs) {
   for (std::size_t i = 0; i < all.forward.size(); ++i) {
@@ -106,9 +110,9 @@ void fit_shares_of_steps(Observations& all, RecordedCosts& costs) {
 }
 
 /// Fits each pass.
-void fit_passes(const Observations& all, RecordedModel& model) {
+void fit_passes(const Observations& all, Memory memory, RecordedModel& model) {
   const AttentionKind attention = model.model.attention;
-  const auto features = pass_features(all.forward, attention);
+  const auto features = pass_features(all.forward, attention, memory);
   model.forward = fit_pass(all.forward, features, attention, pass_weight(model, true, false));
   model.backward = fit_pass(all.backward, features, attention, pass_weight(model, false, true));
 }
@@ -135,7 +139,10 @@ std::vector<ComputeRatio> compute_ratios(const Observations& all, const Recorded
 
 /// Fits the passes of the usual rank where some are steadily slower or faster: those ranks' times
 /// are divided by their factors. Returns the factors; empty where all ranks are alike.
-std::vector<double> take_out_unequal_ranks(Observations& all, int ranks, RecordedModel& model) {
+std::vector<double> take_out_unequal_ranks(Observations& all,
+                                           int ranks,
+                                           Memory memory,
+                                           RecordedModel& model) {
   constexpr int kRounds = 4;  // The first fit still has the unequal ranks' times in it.
   std::vector<double> factors(at(ranks), 1.0);
   bool found = false;
@@ -152,7 +159,7 @@ std::vector<double> take_out_unequal_ranks(Observations& all, int ranks, Recorde
     for (std::size_t rank = 0; rank < factors.size(); ++rank) {
       factors[rank] *= left[rank];
     }
-    fit_passes(all, model);
+    fit_passes(all, memory, model);
   }
   return found ? factors : std::vector<double>{};
 }
@@ -285,9 +292,9 @@ void fit_model(const PassReading& reading, Observations& all, RecordedCosts& cos
   if (reading.whole_steps) {
     fit_shares_of_steps(all, costs);
   } else {
-    fit_passes(all, model);
+    fit_passes(all, memory_of(costs), model);
     if (costs.cores == 0) {
-      costs.rank_factors = take_out_unequal_ranks(all, costs.ranks, model);
+      costs.rank_factors = take_out_unequal_ranks(all, costs.ranks, memory_of(costs), model);
     }
     if (!costs.rank_factors.empty()) {
       costs.notes.push_back(unequal_ranks_text(costs.rank_factors));

@@ -45,7 +45,9 @@ WholeSteps fit_whole_steps(std::span<const PassObservation> compute,
   while (whole.rounds < kMaxRounds) {
     ++whole.rounds;
     whole.chosen = at(compute, places);
-    whole.cost = fit_pass(whole.chosen, pass_features(whole.chosen, attention), attention, weight);
+    // Whole steps tell too little for a term of new memory.
+    const auto features = pass_features(whole.chosen, attention, Memory::OfGpu);
+    whole.cost = fit_pass(whole.chosen, features, attention, weight);
     const Places next = with_most_work(compute, [&](const PassObservation& observation) {
       return sum_of(observation.batches, [&](const BatchShape& batch) {
         return pass_seconds(whole.cost, whole.cost.coefficients, batch, varlen);

@@ -47,7 +47,7 @@ std::vector<PassObservation> observed(const Law& law, int steps, double noise = 
 
 PassCost fitted_pass(const std::vector<PassObservation>& observations,
                      AttentionKind attention = AttentionKind::Dense) {
-  return fit_pass(observations, pass_features(observations, attention), attention);
+  return fit_pass(observations, pass_features(observations, attention, Memory::OfGpu), attention);
 }
 
 /// Largest relative error on batches that were not fitted_pass.
@@ -96,7 +96,7 @@ TEST_CASE("with varlen attention padding is no part of the cost") {
 
 TEST_CASE("scores that a cache does not hold bend the cost at one of the deciles") {
   const auto points = observed(planted_pass, 60);
-  const auto features = pass_features(points, AttentionKind::Dense);
+  const auto features = pass_features(points, AttentionKind::Dense, Memory::OfGpu);
   REQUIRE(features.size() == 9);
   const std::string bend = features[6];  // The median.
   const Law bent = [&](const BatchShape& batch) {
@@ -200,7 +200,7 @@ double error_at(const PassCost& cost, std::int64_t samples, std::int64_t length)
 
 TEST_CASE("where the recorded batches do not tell, a pass costs by its weight") {
   const auto points = narrow(12);
-  const auto features = pass_features(points, AttentionKind::Dense);
+  const auto features = pass_features(points, AttentionKind::Dense, Memory::OfGpu);
   const PassCost alone = fit_pass(points, features, AttentionKind::Dense);
   const PassCost known = fit_pass(points, features, AttentionKind::Dense, planted_weight);
   CHECK(std::abs(error_at(known, 8, 123)) < 0.05);
@@ -224,9 +224,44 @@ TEST_CASE("where the recorded batches do not tell, a pass costs by its weight") 
   CHECK(spread(40) > 2 * spread(123));
 }
 
+TEST_CASE("new memory that the largest batches find is learnt, and expected beyond them") {
+  // From 0.7 times the most tokens on, up to a quarter more.
+  const auto plain = observed(planted_pass, 200);
+  double most = 0;
+  for (const PassObservation& point : plain) {
+    most = std::max(most, static_cast<double>(point.batches[0].padded_tokens()));
+  }
+  const Law faults = [most](const BatchShape& batch) {
+    const double beyond = static_cast<double>(batch.padded_tokens()) / most - 0.7;
+    return planted_pass(batch) * (1 + std::max(0.0, beyond) / 0.3 * 0.25);
+  };
+  const auto fitted = [&](const std::vector<PassObservation>& points, Memory memory) {
+    const auto features = pass_features(points, AttentionKind::Dense, memory);
+    return fit_pass(points, features, AttentionKind::Dense, planted_weight);
+  };
+  const auto error = [](const PassCost& cost, const BatchShape& batch, const Law& law) {
+    return pass_seconds(cost, cost.coefficients, batch, false) / law(batch) - 1;
+  };
+  const auto points = observed(faults, 200, 0.02);
+  const BatchShape largest = *std::ranges::max_element(
+      points.front().batches, {}, [](const BatchShape& batch) { return batch.padded_tokens(); });
+  const BatchShape small = batch_shape(std::vector<std::int64_t>(5, 80));
+  for (const BatchShape& batch : {largest, small}) {
+    CHECK(std::abs(error(fitted(points, Memory::OfProcessor), batch, faults)) < 0.05);
+  }
+  // A record of alike batches says nothing; larger ones are expected to find new memory.
+  const auto alike = narrow(12);
+  const BatchShape larger = batch_shape(std::vector<std::int64_t>(12, 123));
+  const double on_processor = error(fitted(alike, Memory::OfProcessor), larger, planted_pass);
+  const double on_gpu = error(fitted(alike, Memory::OfGpu), larger, planted_pass);
+  CHECK(on_processor > on_gpu + 0.02);
+  CHECK(pass_features(alike, AttentionKind::Dense, Memory::OfGpu).size() + 2 ==
+        pass_features(alike, AttentionKind::Dense, Memory::OfProcessor).size());
+}
+
 TEST_CASE("what is known by weight does not move a fit that many steps decide") {
   const auto points = observed(planted_pass, 200, 0.05);
-  const auto features = pass_features(points, AttentionKind::Dense);
+  const auto features = pass_features(points, AttentionKind::Dense, Memory::OfGpu);
   const auto wrong = [](const BatchShape& batch) { return static_cast<double>(batch.samples); };
   const PassCost alone = fit_pass(points, features, AttentionKind::Dense);
   const PassCost misled = fit_pass(points, features, AttentionKind::Dense, wrong);

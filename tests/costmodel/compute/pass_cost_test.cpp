@@ -68,6 +68,23 @@ TEST_CASE("features of a pass count padded tokens, and with varlen the useful on
   CHECK(pass_feature("tokens*length>20000", kBatch, false) == 0);
 }
 
+TEST_CASE("a part of the tokens grows between its bounds and is in proportion beyond them") {
+  BatchShape batch;
+  batch.max_length = 10;
+  const auto part = [&](const char* name, std::int64_t samples) {
+    batch.samples = samples;
+    return pass_feature(name, batch, false);
+  };
+  CHECK(part("tokens:70-100", 7) == 0);
+  CHECK(part("tokens:70-100", 8) == 10);
+  CHECK(part("tokens:70-100", 10) == 30);
+  CHECK(part("tokens:70-100", 20) == 60);
+  for (const char* wrong : {"tokens:", "tokens:4", "tokens:8-4", "tokens:8-", "tokens:x-8"}) {
+    CAPTURE(wrong);
+    CHECK(error_of([&] { (void)part(wrong, 8); }).find("unknown feature") == 0);
+  }
+}
+
 TEST_CASE("pieces of the samples between two batches add up to a measured table") {
   BatchShape batch;
   batch.max_length = 1;
@@ -93,7 +110,7 @@ TEST_CASE("a feature of a pass that is not known is refused with those that are"
     CAPTURE(name);
     CHECK(error_of([&] { (void)pass_feature(name, kBatch, false); }) ==
           "unknown feature '" + std::string(name) +
-              "' of a pass; known: 1, samples, samples:A-B, tokens, "
+              "' of a pass; known: 1, samples, samples:A-B, tokens, tokens:A-B, "
               "tokens*length, tokens*length>X");
   }
 }
@@ -244,7 +261,7 @@ TEST_CASE("a damaged recorded model is refused by line and key") {
   CHECK(error_with("", "") == "");
   CHECK(error_with(R"(["1","tokens"])", R"(["1","token"])") ==
         "profile.json:14: error: recorded.data.features[1]: unknown feature 'token' of a pass; "
-        "known: 1, samples, samples:A-B, tokens, "
+        "known: 1, samples, samples:A-B, tokens, tokens:A-B, "
         "tokens*length, tokens*length>X");
   CHECK(error_with(R"("coefficients_s":[0.001,)", R"("coefficients_s":[)") ==
         "profile.json:15: error: recorded.forward.coefficients_s: expected 2 numbers, none "

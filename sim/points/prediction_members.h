@@ -89,7 +89,8 @@ auto members(Is<RankMeans> auto& value) {
                         std::tie(value.useful_tokens, value.padded_tokens));
 }
 
-STEPSIM_MEMBERS(StepTimeSummary, mean, p50, p95, p99, max, low90, high90)
+STEPSIM_MEMBERS(
+    StepTimeSummary, mean, p50, p95, p99, max, low90, high90, same_hour_low90, same_hour_high90)
 STEPSIM_MEMBERS(PredictionSummary,
                 step_time_ms,
                 samples_per_step,
@@ -182,6 +183,7 @@ STEPSIM_MEMBERS(Prediction,
                 policy,
                 profile,
                 profile_id,
+                unconfirmed,
                 summary,
                 ranks,
                 steps,

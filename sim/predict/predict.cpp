@@ -14,6 +14,7 @@
 #include "sim/predict/metrics.h"
 #include "sim/predict/prediction_notes.h"
 #include "sim/predict/run/plain_player.h"
+#include "sim/predict/step_cost.h"
 #include "sim/predict/step_simulator.h"
 
 namespace stepsim {
@@ -154,6 +155,8 @@ StepTimeSummary step_times_without_noise(const std::vector<double>& times) {
           quantile(times, 0.99),
           quantile(times, 1.0),
           average,
+          average,
+          average,
           average};
 }
 
@@ -180,9 +183,11 @@ Prediction predict(const Job& job, const PredictOptions& options) {
   if (options.training_effects) {
     prediction.training = first_epoch_effects(run.scenario(), run.policy(), run.planned().data);
   }
-  prediction.profile = run.profile().name;
   prediction.summary.tokens_per_sample = run.planned().tokens_per_sample;
+  prediction.profile = run.profile().name;
   prediction.profile_id = run.profile().id.text;
+  prediction.unconfirmed = !run.scenario().times && !run.profile().links &&
+                           !prices_recorded_model(run.scenario(), run.profile());
   const StepTimeTally times = run_without_noise(run, options, prediction);
   times.set_means(prediction.ranks, prediction.summary);
   prediction.summary.step_time_ms = step_times_without_noise(times.step_ms());

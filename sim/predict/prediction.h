@@ -53,8 +53,12 @@ struct StepTimeSummary {
   double p95 = 0;
   double p99 = 0;
   double max = 0;
-  double low90 = 0;  ///< 90 % interval of the mean.
+  double low90 = 0;  ///< 90 % interval of the mean, at any hour of the machine.
   double high90 = 0;
+  /// The same with the machine as fast as while its costs were recorded: without their drift, which
+  /// runs beside the recording, and differences of two predictions, do not have.
+  double same_hour_low90 = 0;
+  double same_hour_high90 = 0;
 };
 
 /// The figures of one policy: means over the steady steps and, where noise was drawn, over the runs
@@ -119,6 +123,9 @@ struct Prediction {
   std::string policy;
   std::string profile;
   std::string profile_id;  ///< See ProfileId.
+  /// The costs are those of single ops, and no recorded or timed steps of a training confirm them:
+  /// how likely something is holds by the profile's own errors.
+  bool unconfirmed = false;
   PredictionSummary summary;
   std::vector<RankMeans> ranks;       ///< [rank] over the steps of the summary.
   std::vector<RankStepResult> steps;  ///< Without noise, by step then rank; where they are kept.

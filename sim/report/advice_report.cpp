@@ -155,7 +155,8 @@ std::string policy_line(const Scenario& scenario, const Advice& advice) {
   if (!all.drawn) {
     return text;
   }
-  text += fmt::format("; {} likely to be the fastest", likelihood_text(first.first_share));
+  text +=
+      fmt::format("; {} to be the fastest", likelihood_text(first.first_share, all.unconfirmed));
   if (first.first_share < kLikely && all.choices.size() > 1) {
     const auto rival = std::ranges::max_element(
         all.choices.begin() + 1, all.choices.end(), {}, &Choice::first_share);

@@ -52,6 +52,7 @@ Gain gain_of(const Prediction& first, const Prediction& second, std::vector<doub
       gain_over(first.summary.useful_tokens_per_s(), second.summary.useful_tokens_per_s());
   result.interval = {result.gain, result.gain};
   result.faster_share = result.gain > 0 ? 1 : 0;
+  result.unconfirmed = first.unconfirmed || second.unconfirmed;
   if (!drawn.empty()) {
     result.interval = {quantile(drawn, 0.05), quantile(drawn, 0.95)};
     std::ranges::sort(drawn);
@@ -69,7 +70,8 @@ std::string in_sentence(const std::string& policy) {
 std::string certainty(const Recommendation& recommendation) {
   const std::vector<Choice>& choices = recommendation.choices;
   std::string text =
-      fmt::format("; {} likely to be the fastest", likelihood_text(choices.front().first_share));
+      fmt::format("; {} to be the fastest",
+                  likelihood_text(choices.front().first_share, recommendation.unconfirmed));
   if (choices.front().first_share >= kSure) {
     return text;
   }
@@ -91,16 +93,18 @@ double gain_over(double first, double second) {
   return first > 0 && second > 0 ? first / second - 1 : 0;
 }
 
-std::string likelihood_text(double share) {
+std::string likelihood_text(double share, bool unconfirmed) {
   constexpr double kNearlyAll = 0.995;
-  return share >= kNearlyAll ? "more than 99 %" : fmt::format("{:.0f} %", share * 100);
+  return fmt::format("{}{} likely",
+                     unconfirmed ? "by the profile's own errors " : "",
+                     share >= kNearlyAll ? "more than 99 %" : fmt::format("{:.0f} %", share * 100));
 }
 
 std::string certainty_text(const Gain& gain) {
-  return fmt::format("90 % interval {:+.1f} to {:+.1f} %, {} likely to be faster",
+  return fmt::format("90 % interval {:+.1f} to {:+.1f} %, {} to be faster",
                      gain.interval.first * 100,
                      gain.interval.second * 100,
-                     likelihood_text(gain.faster_share));
+                     likelihood_text(gain.faster_share, gain.unconfirmed));
 }
 
 bool Gain::is_certain() const {
@@ -153,6 +157,7 @@ Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>
   for (const Prediction* prediction : ranked) {
     result.choices.push_back({prediction->policy, prediction->summary.useful_tokens_per_s(), 0});
     speeds.push_back(drawn_speeds(*prediction));
+    result.unconfirmed = result.unconfirmed || prediction->unconfirmed;
   }
   if (ranked.size() < 2) {
     return result;

@@ -30,6 +30,7 @@ struct Recommendation {
   bool only_references = false;  ///< True: no policy is on the scenario's own data.
   double gain = 0;               ///< Useful tokens/s of the first over the second, less 1.
   std::pair<double, double> gain_interval;  ///< Holds 90 % of the draws; both 0 without draws.
+  bool unconfirmed = false;                 ///< See Prediction::unconfirmed; of any of them.
   bool drawn = false;  ///< True: there are draws, so that the shares and the interval hold.
 };
 
@@ -38,7 +39,8 @@ struct Gain {
   double gain = 0;  ///< Useful tokens/s of the first over the second, less 1.
   /// Holds 90 % of the draws; the gain itself without draws.
   std::pair<double, double> interval;
-  double faster_share = 0;  ///< The share of the draws in which the first is faster; ties half.
+  double faster_share = 0;   ///< The share of the draws in which the first is faster; ties half.
+  bool unconfirmed = false;  ///< See Prediction::unconfirmed; of any of the two.
   /// The first is faster by kSmallestGain at least, and in nine of ten draws.
   [[nodiscard]] bool is_certain() const;
 };
@@ -51,8 +53,9 @@ inline constexpr double kSmallestGain = 0.01;
 /// steps take no time.
 [[nodiscard]] double gain_over(double first, double second);
 
-/// Returns "97 %", or "more than 99 %" where the number of draws cannot tell it from 100 %.
-[[nodiscard]] std::string likelihood_text(double share);
+/// Returns "97 % likely", or "more than 99 % likely" where the number of draws cannot tell it from
+/// 100 %; "by the profile's own errors 97 % likely" where no steps confirm its costs.
+[[nodiscard]] std::string likelihood_text(double share, bool unconfirmed);
 /// Returns "90 % interval +1.2 to +3.4 %, 97 % likely to be faster".
 [[nodiscard]] std::string certainty_text(const Gain& gain);
 

@@ -15,7 +15,7 @@ import time
 
 from pages import (
     FOLDER, PAIR, ROOT, SKEW, bars, browser, compare_page, errors, made, misfit_page, misfit_sweep_page, nothing_fits_page, open_all, opened,
-    pages, requests, run_page, run_tests, slide, sweep_page, table, training_page, tune_page, validated,
+    pages, requests, run_page, run_tests, slide, sweep_page, table, training_page, tune_page, validated, validated_once,
     valley_page,
 )  # fmt: skip
 
@@ -216,6 +216,20 @@ def test_what_does_not_fit_is_neither_best_nor_the_baseline():
     assert not chrome.find_elements(By.CSS_SELECTOR, "#valley .mark.best")
     assert len(chrome.find_elements(By.CSS_SELECTOR, "#valley .dot.misfit")) == 3
     assert "nothing fits" in chrome.find_element(By.ID, "figures").text.lower()
+
+
+def test_one_run_does_not_show_what_is_real():
+    page = validated_once()
+    chrome = opened(page)
+    text = chrome.find_element(By.ID, "validation").text
+    assert "one run: not known how well it repeats" in text and "±0.0 %" not in text, text
+    assert not chrome.find_elements(By.CSS_SELECTOR, "#validation .bar-mark.chosen")
+    assert "too close to tell" in chrome.find_element(By.ID, "figures").text
+    # The whole of each interval is on the axes.
+    box = chrome.find_element(By.CSS_SELECTOR, "#scatter-clip rect")
+    for line in chrome.find_elements(By.CSS_SELECTOR, "#validation .interval.faint"):
+        ends = [float(end) for end in re.findall(r"[MV][\d.-]*,?(-?[\d.]+)", line.get_attribute("d"))[:2]]
+        assert all(0 <= end <= float(box.get_attribute("height")) for end in ends), line.get_attribute("d")
 
 
 def test_a_search_in_which_nothing_fits_says_so():

@@ -67,6 +67,20 @@ def validated():
     return PAGES["validate"]
 
 
+def validated_once():
+    """The page of a validation against one pass of two policies."""
+    if "validate_once" not in PAGES:
+        validated()
+        file = os.path.join(FOLDER.name, "prediction.json")
+        predictions = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))["predictions"][:2]
+        live = []
+        for prediction in predictions:
+            live.append(os.path.join(FOLDER.name, prediction["policy"] + "_once.jsonl"))
+            validate_test.live_record(live[-1], prediction, [1.0])
+        made("validate_once", "validate", PAIR, "--live", *live, "--predictions", file)
+    return PAGES["validate_once"]
+
+
 def pages():
     return (run_page(), compare_page(), valley_page(), sweep_page(), training_page(), tune_page(),
             nothing_fits_page(), misfit_page(), misfit_sweep_page(), validated())

@@ -65,8 +65,10 @@ int enough_passes(const PolicyValidation& policy, double bound) {
 }
 
 std::string order_finding(const Validation& validation) {
-  std::string text = fmt::format("order of the policies (useful tokens/s): Kendall tau {:.2f}",
-                                 validation.kendall_tau);
+  const bool none_told = validation.pairs > 0 && validation.distinguishable_pairs == 0;
+  std::string text = "order of the policies (useful tokens/s): ";
+  text += none_told ? std::string("not known")
+                    : fmt::format("Kendall tau {:.2f}", validation.kendall_tau);
   const int close = validation.pairs - validation.distinguishable_pairs;
   if (close > 0) {
     const bool one_pass = std::ranges::any_of(
@@ -284,7 +286,12 @@ std::string certainty(const Validation& validation, double bound) {
   });
   const std::size_t count = validation.policies.size();
   std::string text =
-      fmt::format("{} of {} measured means are in their 90 % interval", covered, count);
+      fmt::format("{} of {} measured means are in their 90 % interval{}",
+                  covered,
+                  count,
+                  std::ranges::all_of(validation.policies, &PolicyValidation::beside_recording)
+                      ? " of the same hour (they ran beside the recording of the costs)"
+                      : "");
   if (count > 1 && !validation.recommended.empty()) {
     text += fmt::format("; the recommended policy {} costs {} over the fastest",
                         printable(validation.recommended),

@@ -18,8 +18,17 @@
 
 namespace stepsim {
 
-STEPSIM_MEMBERS(
-    TunePrice, refused, out_of_memory, step_ms, low90, high90, tokens, memory, paired, notes)
+STEPSIM_MEMBERS(TunePrice,
+                refused,
+                out_of_memory,
+                unconfirmed,
+                step_ms,
+                low90,
+                high90,
+                tokens,
+                memory,
+                paired,
+                notes)
 
 namespace {
 
@@ -49,6 +58,7 @@ TunePrice price_of(Jobs& jobs, const TuneTask& task) {
     options.rows = KeptRows::None;
     const Prediction prediction = predict(job, options);
     price.out_of_memory = prediction.out_of_memory.has_value();
+    price.unconfirmed = prediction.unconfirmed;
     price.step_ms = prediction.summary.step_time_ms.mean;
     price.low90_ms = prediction.summary.step_time_ms.low90;
     price.high90_ms = prediction.summary.step_time_ms.high90;
@@ -104,6 +114,7 @@ Gain gain_of_best(const TunePrice& best, const TunePrice& other) {
   gain.gain = gain_over(best.useful_tokens_per_s(), other.useful_tokens_per_s());
   gain.interval = {gain.gain, gain.gain};
   gain.faster_share = gain.gain > 0 ? 1 : 0;
+  gain.unconfirmed = best.unconfirmed || other.unconfirmed;
   if (!gains.empty()) {
     gain.faster_share = faster / static_cast<double>(gains.size());
     gain.interval = {quantile(gains, 0.05), quantile(gains, 0.95)};

@@ -22,6 +22,7 @@ inline constexpr std::size_t kMostFinalists = 8;
 struct TunePrice {
   std::string refused;  ///< Why it cannot be; else empty.
   bool out_of_memory = false;
+  bool unconfirmed = false;  ///< See Prediction::unconfirmed.
   double step_ms = 0;  ///< The mean steady step, as are the tokens; without noise unless drawn.
   double low90_ms = 0;
   double high90_ms = 0;

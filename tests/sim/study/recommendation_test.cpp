@@ -182,3 +182,13 @@ TEST_CASE("what a policy asks of the training loop is said beside it") {
   scenario.policies = {make_policy(weighted)};
   CHECK(training_needs(scenario, budget).size() == 1);
 }
+
+TEST_CASE("without steps that confirm the costs, how likely something is holds by their errors") {
+  CHECK(likelihood_text(0.97, false) == "97 % likely");
+  CHECK(likelihood_text(0.999, true) == "by the profile's own errors more than 99 % likely");
+  Gain gain;
+  gain.faster_share = 1;
+  CHECK(certainty_text(gain).ends_with("%, more than 99 % likely to be faster"));
+  gain.unconfirmed = true;
+  CHECK(certainty_text(gain).ends_with("own errors more than 99 % likely to be faster"));
+}

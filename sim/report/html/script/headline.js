@@ -70,7 +70,7 @@ function headFigures(page) {
   if (page.kind === "validate") {
     const worst = d3.max(result.policies, (row) => Math.abs(row.error.mean));
     return [["largest error of a mean", percent(worst)], ["bound", percent(result.bound)],
-      ["order of the policies, Kendall tau", result.kendall_tau.toFixed(2)],
+      ...(result.policies.length > 1 ? [["order of the policies, Kendall tau", orderWords(result)]] : []),
       ["regret of the recommended", percent(result.regret)],
       ["means in their interval", percent(result.interval_coverage, 0)]];
   }
@@ -89,6 +89,12 @@ function headFigures(page) {
     ["padding", percent(first.s.padding_ratio)],
     ["exposed communication", ms(first.s.exposed_transfer_ms)],
     ["waiting for slower ranks", ms(first.s.waiting_for_ranks_ms)]];
+}
+
+/** The agreement of pairs that the live runs can tell apart; of the others there is none. */
+function orderWords(result) {
+  return isNumber(result.told_kendall_tau)
+    ? result.told_kendall_tau.toFixed(2) : "too close to tell";
 }
 
 function tuneFigures(result) {

@@ -32,6 +32,7 @@ function drawScatter(box, page, rows) {
     [series.measured_ms[i], predicted]))).filter(([time]) => isNumber(time));
   const spread = d3.mean(rows, (row) => row.repeatability) || 0;
   const [low, high] = d3.extent(rows.flatMap((row) => [row.predicted_ms.mean,
+    ...row.predicted_ms.interval90,
     row.measured_ms.mean * (1 - row.repeatability),
     row.measured_ms.mean * (1 + row.repeatability)]));
   const air = 0.25 * (high - low) + 0.03 * high;
@@ -104,22 +105,31 @@ function drawErrors(box, page, rows) {
   rowChart(box, rows.map((row) => Object.assign({name: row.policy}, row)), {
     domain: [-reach, reach], unit: "predicted minus measured", format: d3.format("+.0%"),
     label: "Error of the mean: " + rows.map((row) => `${shortName(row.policy)} ` +
-      `${signedPercent(row.error.mean)}, two standard errors ±${percent(resolution(row))}`)
+      `${signedPercent(row.error.mean)}, ${resolutionWords(row, "two standard errors ")}`)
       .join("; ") + ".",
-    value: (row) => `${signedPercent(row.error.mean)} ±${percent(resolution(row))}`,
+    value: (row) => `${signedPercent(row.error.mean)}${isNumber(row.standard_error) ? " " : ", "}` +
+      resolutionWords(row, ""),
     mark: (g, row, x) => {
       g.append("rect").attr("class", "band").attr("x", x(-resolution(row))).attr("height", 13)
         .attr("width", x(resolution(row)) - x(-resolution(row)));
-      barMark(g, x(0), x(row.error.mean), Math.abs(row.error.mean) > resolution(row)
-        ? "chosen" : "baseline");
+      barMark(g, x(0), x(row.error.mean), !isNumber(row.standard_error) ? "reference-case"
+        : Math.abs(row.error.mean) > resolution(row) ? "chosen" : "baseline");
       for (const limit of isNumber(bound) ? [-bound, bound] : []) {
         g.append("line").attr("class", "p95").attr("x1", x(limit)).attr("x2", x(limit))
           .attr("y1", 0).attr("y2", 15);
       }
     },
   });
-  legend(box, [["chosen", "real"], ["baseline", "within what the measurement can tell"],
-    ["band", "two standard errors"]]);
+  const told = rows.some((row) => isNumber(row.standard_error));
+  const untold = rows.some((row) => !isNumber(row.standard_error));
+  legend(box, [...(told ? [["chosen", "real"], ["baseline", "within what the measurement can tell"],
+    ["band", "two standard errors"]] : []),
+  ...(untold ? [["reference-case", "one run: not known how well it repeats"]] : [])]);
+}
+
+/** What the measurement of a policy can tell, "±1.2 %"; one run does not show how it repeats. */
+function resolutionWords(row, before) {
+  return isNumber(row.standard_error) ? `${before}±${percent(2 * row.standard_error)}` : "one run";
 }
 
 function validationTables(card, rows) {

@@ -279,6 +279,16 @@ StepRecord read_step(JsonReader row, int world_size) {
   return step;
 }
 
+std::pair<double, double> clock_span(const RunRecord& record) {
+  double from = record.steps.front().start_ms;
+  double to = from;
+  for (const StepRecord& step : record.steps) {
+    from = std::min(from, step.start_ms);
+    to = std::max(to, step.start_ms + step.step_ms);
+  }
+  return {from, to};
+}
+
 RunRecord read_run_record(const std::string& path, std::vector<std::string>* warnings) {
   JsonLines lines(path, CutLine::Drop);
   RunRecord record = read_record_header(lines.header(kRunRecordFormat));

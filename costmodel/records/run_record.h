@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "costmodel/io/json_file.h"
@@ -89,6 +90,10 @@ struct RunRecord {
 
   bool operator==(const RunRecord&) const = default;
 };
+
+/// The start of the first recorded step and the end of the last, on the record's clock, in
+/// milliseconds. The record has steps.
+[[nodiscard]] std::pair<double, double> clock_span(const RunRecord& record);
 
 /// Reads a run record. The first line has "format": "stepsim-run-record/1"; each line after it is a
 /// step of one rank. Optional are all members of the header but format and world_size, and in a row

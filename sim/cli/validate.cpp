@@ -200,8 +200,12 @@ Answer ask_validate(const Request& request, const ValidateOptions& options) {
   }
   const std::vector<Prediction> predictions =
       predictions_for(options.predictions, scenario, profile);
-  Validation validation = validate(
-      predictions, reference, records, scenario.warmup_steps, profile.noise.sentinel_seconds);
+  Validation validation = validate(predictions,
+                                   reference,
+                                   records,
+                                   scenario.warmup_steps,
+                                   profile.noise.sentinel_seconds,
+                                   recording_spans(profile));
   const ValidationSources sources =
       sources_of(request, options.predictions, scenario, profile, predictions, files);
   std::ranges::move(source_warnings(sources), std::back_inserter(warnings));

@@ -139,6 +139,14 @@ Prediction read_prediction(const Json& entry, const std::string& path, const std
   }
   step.low90 = interval[0].get<double>();
   step.high90 = interval[1].get<double>();
+  const auto same_hour =
+      times.has("interval90_same_hour") ? times.get("interval90_same_hour") : interval;
+  if (!same_hour.is_array() || same_hour.size() != 2 || !same_hour[0].is_number() ||
+      !same_hour[1].is_number()) {
+    times.fail("interval90_same_hour", "expected [low, high]");
+  }
+  step.same_hour_low90 = same_hour[0].get<double>();
+  step.same_hour_high90 = same_hour[1].get<double>();
   prediction.summary.useful_tokens_per_step = summary.number("useful_tokens_per_step");
   prediction.summary.data_ms = summary.number("data_ms");
   prediction.summary.forward_ms = summary.number("forward_ms");

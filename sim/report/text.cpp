@@ -209,6 +209,28 @@ Table ranks_table(const Prediction& prediction) {
   return table;
 }
 
+/// The interval in the hour of the calibration is much the narrower one.
+bool drifts(const StepTimeSummary& step) {
+  constexpr double kMuch = 0.8;
+  return step.same_hour_high90 - step.same_hour_low90 < kMuch * (step.high90 - step.low90);
+}
+
+/// "the intervals hold at any hour of this machine; …": empty where its drift is not in them.
+std::string same_hour_text(const std::vector<const Prediction*>& predictions) {
+  const auto drifting = std::ranges::find_if(
+      predictions, [](const auto* one) { return drifts(one->summary.step_time_ms); });
+  if (drifting == predictions.end()) {
+    return "";
+  }
+  const StepTimeSummary& step = (*drifting)->summary.step_time_ms;
+  return fmt::format(
+      "The intervals hold at any hour of this machine. In the hour of its calibration, {} takes {} "
+      "to {} ms.\n",
+      (*drifting)->policy,
+      step_ms_text(step.same_hour_low90),
+      step_ms_text(step.same_hour_high90));
+}
+
 }  // namespace
 
 std::string run_text(const Scenario& scenario, const Prediction& prediction, const Screen& screen) {
@@ -219,6 +241,11 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction, con
                       s.step_time_ms.mean,
                       s.step_time_ms.low90,
                       s.step_time_ms.high90);
+  if (drifts(s.step_time_ms)) {
+    text += fmt::format("                   {:.3f} to {:.3f} in the hour of its calibration\n",
+                        s.step_time_ms.same_hour_low90,
+                        s.step_time_ms.same_hour_high90);
+  }
   text += fmt::format(
       "                   {:.3f} ms p50, {:.3f} p95, {:.3f} p99; worst of {} steps {:.3f}\n",
       s.step_time_ms.p50,
@@ -288,6 +315,7 @@ std::string compare_text(const Scenario& scenario,
     text += "! does not fit into memory: not a choice\n";
   }
   text += "\n" + painted(recommendation_text(recommendation), Paint::Strong, screen) + "\n";
+  text += same_hour_text(ranked);
   if (const Prediction* best = recommended(scenario, predictions)) {
     text += needs_text(scenario, *best);
   }

@@ -137,8 +137,15 @@ PredictionSummary of_recorded_steps(const Prediction& prediction,
                        mean_step(planned, [](int) { return true; });
   PredictionSummary summary = prediction.summary;
   StepTimeSummary& times = summary.step_time_ms;
-  for (double* time :
-       {&times.mean, &times.p50, &times.p95, &times.p99, &times.max, &times.low90, &times.high90}) {
+  for (double* time : {&times.mean,
+                       &times.p50,
+                       &times.p95,
+                       &times.p99,
+                       &times.max,
+                       &times.low90,
+                       &times.high90,
+                       &times.same_hour_low90,
+                       &times.same_hour_high90}) {
     *time *= ratio;
   }
   summary.samples_per_step = scaled(summary.samples_per_step, &RankStepResult::samples);
@@ -158,6 +165,7 @@ PredictionSummary of_recorded_steps(const Prediction& prediction,
 PolicyValidation compare_policy(const Prediction& prediction,
                                 const std::vector<const RunRecord*>& records,
                                 int warmup_steps,
+                                const std::vector<RecordingSpan>& recordings,
                                 std::vector<std::string>& warnings) {
   for (const RunRecord* record : records) {
     require_same_batches(prediction, *record);
@@ -177,6 +185,12 @@ PolicyValidation compare_policy(const Prediction& prediction,
   result.policy = prediction.policy;
   const PredictionSummary summary = of_recorded_steps(prediction, warmup_steps, run);
   result.predicted = summary.step_time_ms;
+  result.beside_recording = std::ranges::all_of(
+      records, [&](const RunRecord* record) { return ran_beside(*record, recordings); });
+  if (result.beside_recording) {
+    result.predicted.low90 = result.predicted.same_hour_low90;
+    result.predicted.high90 = result.predicted.same_hour_high90;
+  }
   result.measured_mean = mean(run.step_ms);
   result.measured_p50 = quantile(run.step_ms, 0.5);
   result.measured_p95 = quantile(run.step_ms, 0.95);
@@ -375,7 +389,8 @@ Validation validate(const std::vector<Prediction>& predictions,
                     const std::vector<std::string>& reference_policies,
                     const std::vector<RunRecord>& records,
                     int warmup_steps,
-                    double calibration_sentinel_seconds) {
+                    double calibration_sentinel_seconds,
+                    const std::vector<RecordingSpan>& recordings) {
   Validation validation;
   std::map<std::string, std::vector<const RunRecord*>> live;
   for (const RunRecord& record : records) {
@@ -391,7 +406,7 @@ Validation validate(const std::vector<Prediction>& predictions,
       throw InputError("policy '" + printable(prediction.policy) + "' is predicted twice");
     }
     PolicyValidation policy =
-        compare_policy(prediction, found->second, warmup_steps, validation.warnings);
+        compare_policy(prediction, found->second, warmup_steps, recordings, validation.warnings);
     policy.reference =
         std::ranges::find(reference_policies, prediction.policy) != reference_policies.end();
     validation.policies.push_back(std::move(policy));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/records/recording_span.h"
 #include "costmodel/records/run_record.h"
 #include "sim/predict/prediction.h"
 #include "sim/study/live_run.h"
@@ -34,6 +35,9 @@ struct PolicyValidation {
   /// Standard error of the measured mean over that mean, see sim/study/live_run.h; absent with one
   /// pass.
   std::optional<double> standard_error;
+  /// The live runs went on beside the recording of the costs: `predicted` has the interval of the
+  /// same hour.
+  bool beside_recording = false;
   bool covered = false;    ///< True: the measured mean lies in the predicted 90 % interval.
   double below_p50 = 0;    ///< Share of single measured steps below the predicted p50.
   double below_p95 = 0;    ///< Share of single measured steps below the predicted p95.
@@ -92,12 +96,14 @@ struct Validation {
 
 /// Compares predictions with live runs. Records of one policy in several files are joined.
 /// Raises InputError: predictions and records have no policy in common, a record ran other batches
-/// than the plan says, or one live run is given twice.
+/// than the plan says, or one live run is given twice. A policy all of whose records ran beside one
+/// of `recordings`, which the costs were fitted to, is held against the interval of the same hour.
 [[nodiscard]] Validation validate(const std::vector<Prediction>& predictions,
                                   const std::vector<std::string>& reference_policies,
                                   const std::vector<RunRecord>& records,
                                   int warmup_steps,
-                                  double calibration_sentinel_seconds);
+                                  double calibration_sentinel_seconds,
+                                  const std::vector<RecordingSpan>& recordings = {});
 
 /// Returns Kendall's tau-a of two lists of equal length; 1 when they have fewer than two entries.
 [[nodiscard]] double kendall_tau(const std::vector<double>& a, const std::vector<double>& b);

@@ -91,9 +91,12 @@ Json recorded_provenance(const std::string& command, std::span<const RecordedRun
   json["command"] = command;
   json["date"] = utc_now();
   json["records"] = mapped(runs, [](const RecordedRun& run) -> Json {
+    const auto [from, to] = clock_span(run.record);
     return {{"policy", run.record.policy},
             {"scenario", run.record.scenario},
             {"started_at", run.record.started_at},
+            {"host", run.record.host},
+            {"clock_ms", {from, to}},
             {"ranks", run.record.world_size},
             {"steps", run.record.steps.size()},
             {"versions", *run.record.versions}};

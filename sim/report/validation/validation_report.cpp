@@ -72,6 +72,7 @@ Json policy_json(const PolicyValidation& p) {
           {"repeats", p.repeats},
           {"files", p.files},
           {"in_interval", p.covered},
+          {"beside_recording", p.beside_recording},
           {"steps_below", {{"p50", p.below_p50}, {"p95", p.below_p95}}},
           {"useful_tokens_per_s",
            {{"predicted", p.predicted_tokens_per_s}, {"measured", p.measured_tokens_per_s}}}};

@@ -57,6 +57,8 @@ Profile recorded_profile() {
 constexpr double kBeside = 0.1 + 1 + 0.5;    // Milliseconds that are not in the passes.
 constexpr double kPasses = 3 * (1 + 1.024);  // Of 8 samples of 128 tokens.
 
+constexpr double kOfPolicy = 0.02;  // What the steps of a policy differ by beside the fit.
+
 StepTimeSummary uniform_step(const Profile& profile, std::vector<std::string> overrides = {}) {
   const Scenario scenario = two_ranks(std::move(overrides));
   return predict(scenario, find_policy(scenario, "uniform"), profile, {}).summary.step_time_ms;
@@ -114,23 +116,38 @@ TEST_CASE("the interval of the mean holds what other fits to the recorded steps 
   recorded.backward.draws = {scaled(recorded.backward, 0.9), scaled(recorded.backward, 1.1)};
   StepTimeSummary step = uniform_step(profile);
   CHECK(step.mean == Approx(kBeside + kPasses));
-  CHECK(step.low90 == Approx(kBeside + 0.9 * kPasses));
-  CHECK(step.high90 == Approx(kBeside + 1.1 * kPasses));
+  // Half of the draws are of either fit, so that a tenth of its half lies outside.
+  const double tenth = std::exp(1.2816 * kOfPolicy);
+  CHECK(step.low90 == Approx((kBeside + 0.9 * kPasses) / tenth).epsilon(0.005));
+  CHECK(step.high90 == Approx((kBeside + 1.1 * kPasses) * tenth).epsilon(0.005));
   // One draw for both passes: a third down and two thirds up, or the other way round.
   std::swap(recorded.backward.draws[0], recorded.backward.draws[1]);
   step = uniform_step(profile);
-  CHECK(step.low90 == Approx(kBeside + kPasses * (1.1 + 2 * 0.9) / 3));
-  CHECK(step.high90 == Approx(kBeside + kPasses * (0.9 + 2 * 1.1) / 3));
+  CHECK(step.low90 == Approx((kBeside + kPasses * (1.1 + 2 * 0.9) / 3) / tenth).epsilon(0.005));
+  CHECK(step.high90 == Approx((kBeside + kPasses * (0.9 + 2 * 1.1) / 3) * tenth).epsilon(0.005));
+}
+
+TEST_CASE("a machine's drift is in the interval of any hour, not in that of the same one") {
+  Profile profile = recorded_profile();
+  const StepTimeSummary still = uniform_step(profile);
+  CHECK(still.same_hour_low90 == Approx(still.low90));
+  CHECK(still.same_hour_high90 == Approx(still.high90));
+  profile.noise.drift = 0.1;
+  const StepTimeSummary step = uniform_step(profile);
+  CHECK(step.same_hour_low90 == Approx(still.low90).epsilon(0.001));
+  CHECK(step.same_hour_high90 == Approx(still.high90).epsilon(0.001));
+  CHECK(step.high90 - step.low90 > 3 * (step.same_hour_high90 - step.same_hour_low90));
 }
 
 TEST_CASE("errors of the passes widen the interval, those of all sizes together") {
   Profile profile = recorded_profile();
-  CHECK(uniform_step(profile).high90 == Approx(kBeside + kPasses));
+  const double of_policy = 1.645 * kOfPolicy * (kBeside + kPasses);
+  CHECK(uniform_step(profile).high90 == Approx(kBeside + kPasses + of_policy).epsilon(0.005));
   profile.recorded->forward.errors.block = 0.05;
   profile.recorded->backward.errors.block = 0.05;
   const StepTimeSummary step = uniform_step(profile);
   // Two thirds and a third that err by 5 % independently: 3.7 %, 1.645 times that on both sides.
-  const double half = 1.645 * 0.0373 * kPasses;
+  const double half = std::hypot(1.645 * 0.0373 * kPasses, of_policy);
   CHECK(step.low90 == Approx(kBeside + kPasses - half).epsilon(0.02));
   CHECK(step.high90 == Approx(kBeside + kPasses + half).epsilon(0.02));
 }

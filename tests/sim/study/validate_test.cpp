@@ -16,7 +16,8 @@ namespace {
 Prediction predicted(const std::string& policy, double ms) {
   Prediction prediction;
   prediction.policy = policy;
-  prediction.summary.step_time_ms = {ms, ms, ms, ms, ms, ms * 0.95, ms * 1.05};
+  prediction.summary.step_time_ms = {
+      ms, ms, ms, ms, ms, ms * 0.95, ms * 1.05, ms * 0.99, ms * 1.01};
   prediction.summary.useful_tokens_per_step = 200;
   for (int step = 0; step < 3; ++step) {
     for (int rank = 0; rank < 2; ++rank) {
@@ -314,4 +315,28 @@ TEST_CASE("records without a policy in common, or the same live run twice, are r
   CHECK_THROWS_AS(
       (void)validate({predicted("a", 10), predicted("a", 11)}, {}, {measured("a", {10})}, 1, 0.0),
       InputError);
+}
+
+TEST_CASE("a run beside the recording of the costs is held against the interval of its hour") {
+  RunRecord record = measured("a", {10});
+  record.host = "lab";
+  record.started_at = "2026-11-23T06:32:03Z";
+  for (std::size_t i = 0; i < record.steps.size(); ++i) {
+    record.steps[i].start_ms = 1000 + 10 * static_cast<double>(record.steps[i].step);
+  }
+  const auto validated = [&](double ms, const RecordingSpan& span) {
+    return validate({predicted("a", ms)}, {}, {record}, 1, 0.0, {span}).policies[0];
+  };
+  const RecordingSpan beside{"lab", "2026-11-23T06:32:01Z", 900, 2000};
+  CHECK(validated(10.05, beside).beside_recording);
+  CHECK(validated(10.05, beside).covered);
+  CHECK_FALSE(validated(10.3, beside).covered);
+  CHECK(validated(10.3, beside).predicted.high90 == Approx(10.3 * 1.01));
+  // Another host, another day of its clock, another hour: the interval of any hour.
+  for (const RecordingSpan& span : {RecordingSpan{"other", beside.started_at, 900, 2000},
+                                    RecordingSpan{"lab", "2026-11-25T06:32:01Z", 900, 2000},
+                                    RecordingSpan{"lab", beside.started_at, 100, 1010}}) {
+    CHECK_FALSE(validated(10.3, span).beside_recording);
+    CHECK(validated(10.3, span).covered);
+  }
 }

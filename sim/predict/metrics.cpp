@@ -24,6 +24,24 @@ double population_std(std::span<const double> values) {
   return values.empty() ? 0 : std::sqrt(squares / static_cast<double>(values.size()));
 }
 
+double step_quantile(std::vector<double> step_ms, double q) {
+  if (step_ms.empty()) {
+    return 0;
+  }
+  std::ranges::sort(step_ms);
+  const auto last = static_cast<double>(step_ms.size() - 1);
+  const auto value_at = [&](double place) {
+    return step_ms[static_cast<std::size_t>(std::clamp(place, 0.0, last))];
+  };
+  const double share = q * static_cast<double>(step_ms.size());
+  const double whole = std::round(share);
+  // 0.95 is no binary fraction: the share of 20 steps is 19 up to rounding.
+  if (std::abs(share - whole) < 1e-9 * static_cast<double>(step_ms.size())) {
+    return std::lerp(value_at(whole - 1), value_at(whole), 1 - q);
+  }
+  return value_at(std::floor(share));
+}
+
 Duration step_time(const StepTimeline& timeline) {
   SimTime start = timeline.ranks.front().start;
   SimTime end = timeline.ranks.front().end;

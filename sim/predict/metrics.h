@@ -14,6 +14,11 @@ namespace stepsim {
 [[nodiscard]] double mean(std::span<const double> values);
 /// Population standard deviation (ddof = 0).
 [[nodiscard]] double population_std(std::span<const double> values);
+/// The time that a share `q`, 0 to 1, of the steps does not exceed: what quantile() tends to when
+/// all steps are repeated more and more often, so that runs, passes and draws of different number
+/// compare. Where exactly that share does not exceed a time, it is 1 - `q` of the way to the next
+/// one, the median half of it. 0 for no steps.
+[[nodiscard]] double step_quantile(std::vector<double> step_ms, double q);
 
 /// How long a step takes: from the last rank's start to the last rank's end.
 [[nodiscard]] Duration step_time(const StepTimeline& timeline);

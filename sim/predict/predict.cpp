@@ -8,7 +8,6 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/mapped.h"
-#include "costmodel/base/quantile.h"
 #include "costmodel/model/memory.h"
 #include "sim/predict/draws/noise_runs.h"
 #include "sim/predict/metrics.h"
@@ -150,10 +149,10 @@ void add_token_budget(const Run& run, Prediction& prediction) {
 StepTimeSummary step_times_without_noise(const std::vector<double>& times) {
   const double average = mean(times);
   return {average,
-          quantile(times, 0.5),
-          quantile(times, 0.95),
-          quantile(times, 0.99),
-          quantile(times, 1.0),
+          step_quantile(times, 0.5),
+          step_quantile(times, 0.95),
+          step_quantile(times, 0.99),
+          step_quantile(times, 1.0),
           average,
           average,
           average,

@@ -96,6 +96,36 @@ StepParts predicted_parts(const PredictionSummary& summary, const LiveRun& run) 
   return parts;
 }
 
+/// Makes the times of all steps those of the recorded ones. `planned`: [step] milliseconds without
+/// noise, which stays in proportion.
+void take_recorded_steps(const std::map<int, double>& planned,
+                         const LiveRun& run,
+                         StepTimeSummary& times) {
+  std::vector<double> all_ms;
+  std::vector<double> recorded_ms;
+  for (const auto& [step, ms] : planned) {
+    all_ms.push_back(ms);
+    if (run.by_step.contains(step)) {
+      recorded_ms.push_back(ms);
+    }
+  }
+  for (double* time : {&times.mean,
+                       &times.low90,
+                       &times.high90,
+                       &times.same_hour_low90,
+                       &times.same_hour_high90}) {
+    *time *= mean(recorded_ms) / mean(all_ms);
+  }
+  // The recorded steps may be the short ones or the long ones: each quantile has a ratio of its
+  // own.
+  for (const auto& [time, q] : {std::pair(&times.p50, 0.5),
+                                std::pair(&times.p95, 0.95),
+                                std::pair(&times.p99, 0.99),
+                                std::pair(&times.max, 1.0)}) {
+    *time *= step_quantile(recorded_ms, q) / step_quantile(all_ms, q);
+  }
+}
+
 /// The prediction of the recorded steps alone. Noise and errors stay in proportion to the times.
 PredictionSummary of_recorded_steps(const Prediction& prediction,
                                     int warmup_steps,
@@ -124,30 +154,8 @@ PredictionSummary of_recorded_steps(const Prediction& prediction,
     const double mean_of_all = mean_of(all);
     return mean_of_all > 0 ? whole * mean_of(recorded) / mean_of_all : whole;
   };
-  const auto mean_step = [](const std::map<int, double>& steps, const auto& counts) {
-    double sum = 0;
-    double count = 0;
-    for (const auto& [step, ms] : steps) {
-      sum += counts(step) ? ms : 0;
-      count += counts(step) ? 1 : 0;
-    }
-    return sum / count;
-  };
-  const double ratio = mean_step(planned, [&](int step) { return run.by_step.contains(step); }) /
-                       mean_step(planned, [](int) { return true; });
   PredictionSummary summary = prediction.summary;
-  StepTimeSummary& times = summary.step_time_ms;
-  for (double* time : {&times.mean,
-                       &times.p50,
-                       &times.p95,
-                       &times.p99,
-                       &times.max,
-                       &times.low90,
-                       &times.high90,
-                       &times.same_hour_low90,
-                       &times.same_hour_high90}) {
-    *time *= ratio;
-  }
+  take_recorded_steps(planned, run, summary.step_time_ms);
   summary.samples_per_step = scaled(summary.samples_per_step, &RankStepResult::samples);
   summary.useful_tokens_per_step =
       scaled(summary.useful_tokens_per_step, &RankStepResult::useful_tokens);
@@ -192,8 +200,8 @@ PolicyValidation compare_policy(const Prediction& prediction,
     result.predicted.high90 = result.predicted.same_hour_high90;
   }
   result.measured_mean = mean(run.step_ms);
-  result.measured_p50 = quantile(run.step_ms, 0.5);
-  result.measured_p95 = quantile(run.step_ms, 0.95);
+  result.measured_p50 = step_quantile(run.step_ms, 0.5);
+  result.measured_p95 = step_quantile(run.step_ms, 0.95);
   result.error_mean = relative(result.predicted.mean, result.measured_mean);
   result.error_p50 = relative(result.predicted.p50, result.measured_p50);
   result.error_p95 = relative(result.predicted.p95, result.measured_p95);

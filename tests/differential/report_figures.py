@@ -28,7 +28,6 @@ PAGE_DATA = re.compile(r'<script type="application/json" id="stepsim-data">(.*?)
 SHIPPED = {"token_skew": [], "bucket_valley": [], "busy_cluster": [], "accumulation": [],
            "sst2_distilbert": ["--steps", "12"], "engines_step": [], "lm2b_2gpu": []}
 NOISY = ("token_skew", "busy_cluster")
-DRAWS = 100  # Runs with errors drawn, over whose steps together quantiles are taken.
 # Milliseconds. Means and quantiles are of runs that round a stretch of ops at once, rows of one that
 # rounds every op to a nanosecond: hundreds of ops may differ by a nanosecond each.
 ROUNDED = 5e-4
@@ -95,6 +94,15 @@ def step_time(rows):
     return max(row["start_ms"] + row["step_ms"] for row in rows) - max(row["start_ms"] for row in rows)
 
 
+def quantile(times, share):
+    """The time that a share of the ascending times does not exceed, between two where just that share does not."""
+    place = round(share * len(times), 9)
+    if place == int(place):
+        low, high = times[max(int(place) - 1, 0)], times[min(int(place), len(times) - 1)]
+        return low + (1 - share) * (high - low)
+    return times[int(place)]
+
+
 def warmup_of(text):
     found = re.search(r"; (\d+) steps(?:, the first (\d+) left out)?", text)
     return int(found.group(2) or 0)
@@ -123,13 +131,10 @@ def check_summary(prediction, warmup, noisy):
     same("efficiency", summary["scaling_efficiency"], alone / mean)
     if noisy:  # Times are then of runs with noise, which nothing lists.
         return
-    times = sorted(step_time(step) for step in steps for _ in range(DRAWS))
+    times = sorted(step_time(step) for step in steps)  # Each as often as there are draws.
     same("mean step", mean, statistics.fmean(times), ROUNDED)
     for share, key in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1, "max")):
-        place = share * (len(times) - 1)
-        low = int(place)
-        above = times[min(low + 1, len(times) - 1)]
-        same(key, summary["step_time_ms"][key], times[low] + (place - low) * (above - times[low]), ROUNDED)
+        same(key, summary["step_time_ms"][key], quantile(times, share), ROUNDED)
     for name in ("data_ms", "forward_ms", "backward_ms", "optimizer_ms", "exposed_communication_ms",
                  "waiting_for_ranks_ms"):
         same(name, summary[name], statistics.fmean(row[name] for step in steps for row in step), ROUNDED)

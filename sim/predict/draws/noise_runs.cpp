@@ -9,6 +9,7 @@
 #include "costmodel/base/quantile.h"
 #include "sim/predict/draws/drawn_factors.h"
 #include "sim/predict/draws/played_draws.h"
+#include "sim/predict/metrics.h"
 #include "sim/predict/step_cost.h"
 
 namespace stepsim {
@@ -105,9 +106,9 @@ void add_stalls(const StallNoise& stalls,
   step.high90 += mean_ms;
   step.same_hour_low90 += mean_ms;
   step.same_hour_high90 += mean_ms;
-  step.p50 = quantile(step_ms, 0.5);
-  step.p95 = quantile(step_ms, 0.95);
-  step.p99 = quantile(step_ms, 0.99);
+  step.p50 = step_quantile(step_ms, 0.5);
+  step.p95 = step_quantile(step_ms, 0.95);
+  step.p99 = step_quantile(step_ms, 0.99);
   // In a run that has any, the longest step is one of them.
   const double has_any = 1 - std::pow(1 - stalls.per_step, steps);
   const double longest = step.p50 + 1e3 * stalls.seconds.back();
@@ -208,9 +209,9 @@ void add_noise_runs(Run& run,
   }
   const std::vector<double>& all = played.jitter.step_ms();
   prediction.summary.step_time_ms = {mean(all),
-                                     quantile(all, 0.5),
-                                     quantile(all, 0.95),
-                                     quantile(all, 0.99),
+                                     step_quantile(all, 0.5),
+                                     step_quantile(all, 0.95),
+                                     step_quantile(all, 0.99),
                                      mean(played.longest_ms),
                                      quantile(means, 0.05),
                                      quantile(means, 0.95),

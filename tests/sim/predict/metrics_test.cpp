@@ -28,6 +28,25 @@ TEST_CASE("a quantile interpolates between order statistics") {
   CHECK(quantile({}, 0.5) == 0);
 }
 
+TEST_CASE("a quantile of steps does not depend on how often they are repeated") {
+  const std::vector<double> once = {4, 1, 3, 2};
+  for (const double q : {0.0, 0.1, 0.25, 0.5, 0.6, 0.75, 0.95, 0.99, 1.0}) {
+    std::vector<double> steps = once;
+    for (int repeats = 2; repeats < 30; ++repeats) {
+      steps.insert(steps.end(), once.begin(), once.end());
+      CHECK(step_quantile(steps, q) == step_quantile(once, q));
+    }
+  }
+  CHECK(step_quantile(once, 0) == 1);
+  CHECK(step_quantile(once, 0.25) == 1.75);
+  CHECK(step_quantile(once, 0.5) == 2.5);
+  CHECK(step_quantile(once, 0.6) == 3);
+  CHECK(step_quantile(once, 0.95) == 4);
+  CHECK(step_quantile(once, 1) == 4);
+  CHECK(step_quantile({7}, 0.95) == 7);
+  CHECK(step_quantile({}, 0.5) == 0);
+}
+
 TEST_CASE("the standard deviation is over the population") {
   const std::vector<double> values = {1, 3};
   CHECK(population_std(values) == Approx(1));

@@ -143,6 +143,45 @@ TEST_CASE("single steps are counted below the predicted p50 and p95") {
   CHECK(result.below_p95 == Approx(0.8));
 }
 
+TEST_CASE("a run that takes just the predicted times has no error, however often it is repeated") {
+  // Steps of 10 and 20 ms: 95 % of them take up to 20, whether there are two or two a pass.
+  Prediction prediction = predicted("a", 10);
+  RunRecord record = measured("a", {10, 10, 10});
+  for (RankStepResult& row : prediction.steps) {
+    row.step_ms *= row.step == 2 ? 2 : 1;
+  }
+  for (StepRecord& row : record.steps) {
+    row.step_ms *= row.step == 2 ? 2 : 1;
+  }
+  prediction.summary.step_time_ms = {15, 15, 20, 20, 20, 15, 15};
+  const PolicyValidation three = validate({prediction}, {}, {record}, 1, 0.0).policies[0];
+  record.steps.resize(6);
+  const PolicyValidation once = validate({prediction}, {}, {record}, 1, 0.0).policies[0];
+  for (const PolicyValidation& policy : {three, once}) {
+    CHECK(policy.measured_p95 == 20);
+    CHECK(policy.error_mean == 0);
+    CHECK(policy.error_p50 == 0);
+    CHECK(policy.error_p95 == 0);
+  }
+}
+
+TEST_CASE("quantiles of a record of some of the steps are of those steps") {
+  // Of 10 and 30 ms the longer one was recorded; noise makes every step a fifth longer.
+  Prediction prediction = predicted("a", 10);
+  for (RankStepResult& row : prediction.steps) {
+    row.step_ms *= row.step == 2 ? 3 : 1;
+  }
+  prediction.summary.step_time_ms = {24, 24, 36, 36, 36, 20, 28};
+  RunRecord record = measured("a", {36});
+  record.steps.erase(record.steps.begin() + 2, record.steps.begin() + 4);
+  const PolicyValidation policy = validate({prediction}, {}, {record}, 1, 0.0).policies[0];
+  CHECK(policy.predicted.mean == Approx(36));
+  CHECK(policy.predicted.p50 == Approx(36));
+  CHECK(policy.predicted.p95 == Approx(36));
+  CHECK(policy.predicted.high90 == Approx(42));
+  CHECK(policy.error_p95 == Approx(0));
+}
+
 TEST_CASE("several files of one policy are more passes, and drift between them counts") {
   const Validation result =
       validate({predicted("a", 10)},

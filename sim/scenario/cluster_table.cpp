@@ -16,7 +16,7 @@ constexpr double kMaxSlowdown = 1e6;
 /// A factor on the speed of something.
 NumberRange speed() {
   return {[](double value) { return value >= 1 / kMaxSlowdown && value <= kMaxSlowdown; },
-          "more than 0, as 2 for twice as fast"};
+          "0.000001 to 1000000, as 2 for twice as fast"};
 }
 
 void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
@@ -28,10 +28,12 @@ void read_slow_ranks(const TomlReader& cluster, Scenario& scenario) {
                [&](const TomlReader& slow, int rank) {
                  const double factor = slow.number("factor");
                  if (factor <= 0 || factor > kMaxSlowdown) {
-                   slow.fail("factor",
-                             fmt::format("{} is no factor; expected more than 0, as 1.2 for 20 % "
-                                         "slower",
-                                         factor));
+                   slow.fail(
+                       "factor",
+                       fmt::format("{} is no factor; expected more than 0, at most {:.0f}, as "
+                                   "1.2 for 20 % slower",
+                                   factor,
+                                   kMaxSlowdown));
                  }
                  scenario.slow_ranks.push_back({rank, factor});
                });
@@ -173,7 +175,7 @@ std::vector<Key> cluster_keys() {
           number("cores",
                  field(&S::cores),
                  {[](double value) { return value == 0 || (value >= 1 && value <= kMaxRanks); },
-                  "0, or 1 or more"},
+                  "0, or 1 to 65536"},
                  "processor cores that the ranks of a node share, where a rank computes on its "
                  "processor and there are fewer cores than ranks (1.5 where the machine gives no "
                  "more): "
@@ -209,7 +211,7 @@ std::vector<Key> cluster_keys() {
                number("skew",
                       field(&S::skew),
                       {[](double value) { return value >= 0 && value <= kMaxSlowdown; },
-                       "0.2 for 20 % more work on the last rank"},
+                       "0 to 1000000, as 0.2 for 20 % more work on the last rank"},
                       "the last rank has 1 + `skew` times the forward and backward work of the "
                       "first, those "
                       "between in proportion; beside what their batches make")),
@@ -257,7 +259,7 @@ std::vector<Key> optimizer_keys() {
           "less as it reads and writes less (3 of 7 elements a parameter, 5 with momentum)"),
       number("state_bytes_per_parameter",
              field(&S::optimizer_bytes_per_parameter),
-             {[](double value) { return value >= 0 && value <= 1e6; }, "0 or more bytes"},
+             {[](double value) { return value >= 0 && value <= 1e6; }, "0 to 1000000 bytes"},
              "optimizer state, for the memory estimate",
              "8 for `adamw`, 0 for `sgd`"),
   };

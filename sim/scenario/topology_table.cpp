@@ -46,8 +46,9 @@ SlowLink read_slow_link(const TomlReader& slow, const Topology& topology) {
   link.factor = slow.number("factor");
   if (link.factor < 1 || link.factor > kMaxFactor) {
     slow.fail("factor",
-              fmt::format("{} is no factor; expected at least 1, as 2 for half the bandwidth",
-                          link.factor));
+              fmt::format("{} is no factor; expected 1 to {:.0f}, as 2 for half the bandwidth",
+                          link.factor,
+                          kMaxFactor));
   }
   return link;
 }

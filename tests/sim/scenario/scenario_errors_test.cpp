@@ -270,9 +270,21 @@ TEST_CASE("numbers out of their range are refused") {
        "slow_ranks = [{ rank = 4, factor = 1.2 }]\n                       ^"},
       {"factor = 1.2",
        "factor = 0",
-       "s.toml:11:36: error: cluster.slow_ranks.factor: 0 is no factor; expected more than 0, as "
-       "1.2 for 20 % slower\nslow_ranks = [{ rank = 1, factor = 0 }]\n"
+       "s.toml:11:36: error: cluster.slow_ranks.factor: 0 is no factor; expected more than 0, at "
+       "most 1000000, as 1.2 for 20 % slower\nslow_ranks = [{ rank = 1, factor = 0 }]\n"
        "                                   ^"},
+      {"ranks = 4",
+       "ranks = 4\nnetwork_speed = 1e7",
+       "s.toml:10:17: error: cluster.network_speed: 10000000 is out of range; expected 0.000001 to "
+       "1000000, as 2 for twice as fast\nnetwork_speed = 1e7\n                ^"},
+      {"ranks = 4",
+       "ranks = 4\nskew = 2e6",
+       "s.toml:10:8: error: cluster.skew: 2000000 is out of range; expected 0 to 1000000, as 0.2 "
+       "for 20 % more work on the last rank\nskew = 2e6\n       ^"},
+      {"ranks = 4",
+       "ranks = 4\ncores = 70000",
+       "s.toml:10:9: error: cluster.cores: 70000 is out of range; expected 0, or 1 to 65536\n"
+       "cores = 70000\n        ^"},
       {"samples = 3072",
        "samples = 3",
        "s.toml:20:11: error: data.samples: 3 samples for 4 ranks: every rank needs at least one\n"

@@ -103,8 +103,8 @@ TEST_CASE("wrong links are refused by key") {
       error_with("rank = 3", "rank = 3, node = 1") ==
       "cluster.topology.slow_links: expected either rank or node, as in { rank = 1, factor = 2 }");
   CHECK(error_with("factor = 2", "factor = 0.5") ==
-        "cluster.topology.slow_links.factor: 0.5 is no factor; expected at least 1, as 2 for half "
-        "the bandwidth");
+        "cluster.topology.slow_links.factor: 0.5 is no factor; expected 1 to 1000000, as 2 for "
+        "half the bandwidth");
   CHECK(error_with("intra_latency", "latency").find("unknown key 'latency'") != std::string::npos);
 }
 

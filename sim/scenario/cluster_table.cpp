@@ -192,7 +192,8 @@ std::vector<Key> cluster_keys() {
       touching(Stage::Played,
                custom("slow_ranks",
                       read_slow_ranks,
-                      "`[{ rank = 1, factor = 1.2 }]`: compute on rank 1 takes 1.2 times as long; "
+                      "`[{ rank = 1, factor = 1.2 }]`: compute on rank 1 takes 1.2 times as long, "
+                      "and so does building its batches; "
                       "`[]`: all "
                       "ranks are alike, also where the profile was recorded on unequal ones",
                       "as the profile says")),
@@ -206,7 +207,7 @@ std::vector<Key> cluster_keys() {
              field(&S::compute_speed),
              speed(),
              "how many times as fast ranks compute as the profile or `[times]` say: every kernel's "
-             "time is divided by it; the host's (launches, loading) is not"),
+             "time is divided by it; the host's (launches, building and loading batches) is not"),
       touching(Stage::Played,
                number("skew",
                       field(&S::skew),

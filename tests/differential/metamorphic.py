@@ -114,7 +114,17 @@ def add_noise(scenario, rng):
             noise[key] = round(rng.uniform(0.005, 0.1), 4)
     if rng.random() < 0.4:
         noise |= {"stall_probability": round(rng.uniform(0, 0.3), 3), "stall": scenarios.time_text(rng, 10, 1e4)}
-    scenario["tables"]["cluster"]["jitter"] = round(rng.uniform(0, 0.2), 3)
+    if rng.random() < 0.3:
+        noise |= {"loader_stall_probability": round(rng.uniform(0, 0.2), 3),
+                  "loader_stall": scenarios.time_text(rng, 10, 1e4)}
+    if rng.random() < 0.3:
+        noise["step_quantiles"] = sorted(round(rng.uniform(0.8, 1.5), 3) for _ in range(rng.randint(2, 9)))
+        noise["rank_correlation"] = round(rng.random(), 2)
+    else:
+        scenario["tables"]["cluster"]["jitter"] = round(rng.uniform(0, 0.2), 3)
+    if scenario["profile"]:
+        scenario["profile"]["noise"] |= {"drift": round(rng.uniform(0, 0.1), 3),
+                                         "step_jitter": round(rng.uniform(0, 0.1), 3)}
 
 
 def scaled_text(text, factor):

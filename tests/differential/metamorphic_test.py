@@ -229,9 +229,11 @@ def relation_figures_lie_in_their_bounds(case):
     answer = case.predict()
     slack = rounding_ms(case.scenario)
     summary = answer["summary"]
-    at_most("exposed transfer", summary["exposed_transfer_ms"], summary["communication_ms"], slack)
+    if "hook" not in case.more:  # A hook's kernels run between transfers, and are waited for as well.
+        at_most("exposed transfer", summary["exposed_transfer_ms"], summary["communication_ms"], slack)
     for key in ("scaling_efficiency", "overlap_fraction", "padding_ratio"):
-        demand(-1e-9 <= summary[key] <= 1 + 1e-9, f"{key} {summary[key]}")
+        most = 1e-9 + (slack / summary["step_time_ms"]["mean"] if key == "scaling_efficiency" else 0)
+        demand(-1e-9 <= summary[key] <= 1 + most, f"{key} {summary[key]}")
     at_most("useful tokens", summary["useful_tokens_per_step"], summary["padded_tokens_per_step"], 0)
     for row in answer["steps"]:
         place = f"step {row['step']}, rank {row['rank']}"

@@ -92,9 +92,9 @@ def relation_threads_do_not_change_a_byte(case):
     scenario = several(case)
     path = case.write(scenario)
     key, values = swept(case)
-    for words in (["compare", path], ["sweep", path, "--over", f"{key}={','.join(values)}"]):
-        one, three = (case.ask(*words, "--threads", threads, "--json", "-", "--quiet") for threads in (1, 3))
-        demand(one == three, f"{words[0]}: other bytes with three threads")
+    words = case.rng.choice([["compare", path], ["sweep", path, "--over", f"{key}={','.join(values)}"]])
+    one, three = (case.ask(*words, "--threads", threads, "--json", "-", "--quiet") for threads in (1, 3))
+    demand(one == three, f"{words[0]}: other bytes with three threads")
 
 
 def relation_shards_merge_to_the_sweep(case):

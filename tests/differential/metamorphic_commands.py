@@ -214,9 +214,11 @@ def relation_a_trace_shows_the_steps(case):
 
 
 def live_record(prediction, ranks, steps, repeats):
-    """A record of a training that took just the predicted times."""
+    """A record of a training that took just the predicted times, on one host: clocks of several would be laid over
+    one another by where their ranks meet, and with a hook that sends nothing they never do."""
     lines = [{"format": "stepsim-run-record/1", "policy": prediction["policy"], "world_size": ranks,
-              "started_at": "2026-11-20T19:37:25Z", "device": "test", "repeats": repeats}]
+              "started_at": "2026-11-20T19:37:25Z", "device": "test", "cores": ranks,
+              "repeats": repeats}]
     for repeat in range(repeats):
         for row in prediction["steps"]:
             if row["step"] in steps:

@@ -152,22 +152,22 @@ def relation_free_links_expose_nothing(case):
         for row in answer["steps"]:
             transfer = row["exposed_communication_ms"] - row["waiting_for_ranks_ms"]
             at_most(f"exposed transfer of step {row['step']}, rank {row['rank']}", transfer, 1e-6 * before, 2 * slack)
-    if scenario["tables"]["ddp"].get("no_sync", True) is False and micro_batches(scenario) > 1:
-        return  # Ranks meet in every micro-batch, so that the slowest one of each counts.
-    if set(case.more) & {"zero", "hook", "host", "loading", "gloo", "optimizer_in_backward", "find_unused"}:
-        return  # These meet or wait in more places than before the optimizer.
+    ddp = scenario["tables"]["ddp"]
+    if case.more or micro_batches(scenario) > 1 or not ddp.get("gradient_as_bucket_view"):
+        # Ranks meet or wait in more places than before the optimizer; and copies out of the first buckets are made
+        # while a rank waits for the last one.
+        return
     by_step = {}
     for row in answer["steps"]:
         by_step.setdefault(row["step"], []).append(row)
     for step, rows in by_step.items():
-        if step == 1 and micro_batches(scenario) > 1:
-            continue  # Rank 0 tells the others the rebuilt buckets, so that all meet in the forward, too.
         own = [row["start_ms"] + row["data_ms"] + row["forward_ms"] + row["backward_ms"] for row in rows]
         meeting = max(own)
         end = max(meeting + row["optimizer_ms"] for row in rows)
         took = end - max(row["start_ms"] for row in rows)
         stated = max(row["start_ms"] + row["step_ms"] for row in rows) - max(row["start_ms"] for row in rows)
-        demand(math.isclose(took, stated, rel_tol=1e-9, abs_tol=slack), f"step {step}: {stated}, slowest rank {took}")
+        left = slack + 2e-6 * before  # What a millionth of the transfers still takes.
+        demand(math.isclose(took, stated, rel_tol=1e-9, abs_tol=left), f"step {step}: {stated}, slowest rank {took}")
 
 
 def relation_no_sync_never_costs(case):

@@ -25,6 +25,7 @@ import math
 import os
 import platform
 import sys
+import threading
 import time
 
 try:
@@ -71,20 +72,35 @@ def _harmless(method):
     return guarded
 
 
+class _Thread(threading.local):
+    """Which thread runs: an object of its own for each, since numbers of threads are used again."""
+
+    def __init__(self):
+        super().__init__()
+        self.own = object()
+
+
 class _HostClock:
-    """A mark is a pair of seconds: CLOCK_MONOTONIC, which all processes of a host share, and the
-    thread's processor time."""
+    """A mark is CLOCK_MONOTONIC in seconds, which all processes of a host share, the thread's
+    processor time in seconds, and which thread that is."""
 
     done = wait = staticmethod(lambda _mark: True)
 
+    def __init__(self):
+        self._thread = _Thread()
+
     def now(self):
-        return time.perf_counter(), time.thread_time()
+        return time.perf_counter(), time.thread_time(), self._thread.own
 
     def milliseconds(self, begin, end):
         return 1e3 * (end[0] - begin[0])
 
     def cpu_milliseconds(self, begin, end):
         return round(1e3 * (end[1] - begin[1]), 5)
+
+    def of_one_thread(self, marks):
+        """Whether all marks are of one thread: the processor times of two have no difference."""
+        return len({id(mark[2]) for mark in marks}) == 1
 
     def start_ms(self, mark):
         return 1e3 * mark[0]
@@ -170,6 +186,23 @@ class _Step:
         self.max_length = max(self.max_length, int(max_length))
         self.padded_tokens += int(padded_tokens)
 
+    def _own_times(self, clock, ends):
+        """Returns the columns of the training thread's processor times on a CPU, none where the
+        marks are of several threads, or of the host's times beside a device."""
+        start, passes, row = self.start, self.passes, {}
+        if isinstance(clock, _HostClock):
+            if not clock.of_one_thread([start, self.entered, *sum(passes, []), self.end]):
+                return row
+            row["thread_cpu_ms"] = clock.cpu_milliseconds(start, self.end)
+            name, own = "cpu", clock.cpu_milliseconds
+        else:
+            name, own = "host", clock.host_milliseconds
+        row[f"data_{name}_ms"] = own(start, self.entered)
+        row[f"forward_{name}_ms"] = sum(own(at, begin) for at, (begin, _) in zip(ends, passes))
+        row[f"backward_{name}_ms"] = sum(own(begin, end) for begin, end in passes)
+        row[f"optimizer_{name}_ms"] = own(ends[-1], self.end)
+        return row
+
     def row(self, clock, rank):
         """Returns the line for the file; the clock must be done with the mark `end`."""
 
@@ -195,16 +228,8 @@ class _Step:
             row["wait_ms"] = wait
         row["optimizer_ms"] = between(ends[-1], self.end)
         row["step_ms"] = between(start, self.end)
-        if isinstance(clock, _HostClock):
-            row["thread_cpu_ms"] = clock.cpu_milliseconds(start, self.end)
-            name, own = "cpu", clock.cpu_milliseconds
-        else:
-            name, own = "host", clock.host_milliseconds
-        row[f"data_{name}_ms"] = own(start, self.entered)
-        row[f"forward_{name}_ms"] = sum(own(at, begin) for at, (begin, _) in zip(ends, self.passes))
-        row[f"backward_{name}_ms"] = sum(own(begin, end) for begin, end in self.passes)
-        row[f"optimizer_{name}_ms"] = own(ends[-1], self.end)
-        if name == "host":
+        row.update(self._own_times(clock, ends))
+        if not isinstance(clock, _HostClock):
             row["lag_ms"] = clock.lag_milliseconds(row["start_ms"] + row["step_ms"], self.end)
         if self.peak_memory is not None:
             row["peak_memory_bytes"] = self.peak_memory

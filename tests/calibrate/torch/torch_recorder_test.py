@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -433,6 +434,57 @@ def test_micro_batches_are_one_step():
         assert row["forward_ms"] > 20 and row["optimizer_ms"] > 30, row
         assert row["loss"] is None and row["data_ms"] < 49, row
         assert row["thread_cpu_ms"] < row["step_ms"] - 49, row
+
+
+def in_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+@in_folder_with_plan
+def test_marks_of_two_threads_leave_processor_times_out():
+    torch_or_skip()
+    loss = stepsim_recorder.torch.zeros(1, requires_grad=True).sum()
+
+    def own_backward(recorder):
+        recorder.backward(loss, retain_graph=True)
+
+    def steps(name, one_step, count=4):
+        recorder = stepsim_recorder.Recorder(name)
+        for _ in range(count):
+            sum(range(100_000))  # So that the threads' processor times differ.
+            one_step(recorder)
+        recorder.close()
+        rows = read_lines(f"{name}.jsonl")[1:]
+        assert len(rows) == count, rows
+        for row in rows:
+            assert row["step_ms"] > 0 and min(row["forward_ms"], row["backward_ms"]) >= 0, row
+        return [sorted(name for name in row if name.endswith("_cpu_ms")) for row in rows]
+
+    def with_backward(call):
+        def step(recorder):
+            with recorder.step(lengths=[4]):
+                call(recorder)
+        return step
+
+    def begins_elsewhere(recorder):
+        in_thread(recorder.forward_done)
+        loss.backward(retain_graph=True)
+        recorder.backward_done()
+
+    of_one = [["backward_cpu_ms", "data_cpu_ms", "forward_cpu_ms", "optimizer_cpu_ms",
+               "thread_cpu_ms"]] * 4
+    plain = with_backward(own_backward)
+    assert steps("one", plain) == of_one
+    assert steps("backward", with_backward(lambda one: in_thread(lambda: own_backward(one)))) == (
+        [[]] * 4
+    )
+    assert steps("forward", with_backward(begins_elsewhere)) == [[]] * 4
+    # A step begins where the one before has ended: in another thread, though each has but one, and
+    # the number of a thread that has ended is soon that of the next.
+    whole = steps("whole", lambda one: in_thread(lambda: plain(one)))
+    assert whole == of_one[:1] + [[]] * 3, whole
 
 
 @in_folder_with_plan

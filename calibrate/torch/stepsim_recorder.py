@@ -734,11 +734,22 @@ def _read(path):
     return values[0], values[1:]
 
 
+def _check_output(paths, out):
+    if not os.path.exists(out):
+        return
+    if any(os.path.exists(path) and os.path.samefile(path, out) for path in paths):
+        raise ValueError(f"{out}: would overwrite an input; give it a name of its own")
+    if not os.stat(out).st_mode & 0o222:
+        raise PermissionError(f"{out}: is read-only; give another name, or chmod u+w")
+
+
 def merge(paths, out):
     """Merges the ranks' files: the steps that all ranks finished, by repeat, step and rank.
 
-    Raises ValueError: a file is no record, a rank is missing or given twice, no step is complete.
+    Raises ValueError: a file is no record, a rank is missing or given twice, no step is complete,
+    or `out` is one of the files. Raises PermissionError: `out` is there and read-only.
     """
+    _check_output(paths, out)
     files = [_read(path) for path in paths]
     header = files[0][0]
     world_size = header["world_size"]

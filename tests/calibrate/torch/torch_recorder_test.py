@@ -569,6 +569,30 @@ def test_files_of_other_hosts_are_merged_and_those_of_other_runs_are_not():
     assert not os.path.exists("wrong.jsonl")
 
 
+@in_folder_with_plan
+def test_a_merge_spares_its_inputs_and_read_only_files():
+    parts = [write_rank(0), write_rank(1)]
+    before = [pathlib.Path(part).read_bytes() for part in parts]
+    os.link(parts[1], "linked.jsonl")
+    for out in (parts[0], "linked.jsonl", f"../{os.path.basename(os.getcwd())}/{parts[1]}"):
+        try:
+            stepsim_recorder.merge(parts, out)
+        except ValueError as error:
+            assert "would overwrite an input" in str(error), error
+        else:
+            raise AssertionError(f"merged into {out}")
+    assert before == [pathlib.Path(part).read_bytes() for part in parts]
+    pathlib.Path("kept.jsonl").write_text("x")
+    os.chmod("kept.jsonl", 0o444)
+    command = [sys.executable, stepsim_recorder.__file__, "merge", *parts, "--out", "kept.jsonl"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "kept.jsonl: is read-only" in done.stderr, done
+    assert pathlib.Path("kept.jsonl").read_text() == "x"
+    os.chmod("kept.jsonl", 0o644)
+    subprocess.run(command, check=True)
+    assert len(read_lines("kept.jsonl")) == 3
+
+
 class FakeCuda:
     """A device that runs an event when the test lets it: `finished` events of those recorded."""
 

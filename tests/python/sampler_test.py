@@ -260,6 +260,9 @@ def test_a_plan_is_resumed_where_it_stopped():
     again = PlanSampler(plan, 0, 2)
     again.load_state_dict(state)
     assert list(again) == list(own)[7:] and len(again) == 13
+    for wrong in ({"epoch": 1 << 31}, {"epoch": 10**30}, {"epoch": True}, {"epoch": -1},
+                  {"steps": 21}, {"steps": 10**30}, {"steps": True}):
+        assert "state: it is damaged" in raised(again.load_state_dict, {**state, **wrong}), wrong
 
 
 def test_a_plan_of_other_ranks_is_refused():
@@ -416,6 +419,16 @@ def test_states_of_others_are_refused():
     for wrong in (None, {}, {"format": state["format"]}, {**state, "segments": [[2]]},
                   {**state, "epoch": "x"}):
         assert "state" in raised(sampler().load_state_dict, wrong)
+    for epoch in (1 << 31, 10**30, -1, True):
+        assert "state: epoch: expected a whole number from 0 up to 2^31" in raised(
+            sampler().load_state_dict, {**state, "epoch": epoch}
+        ), epoch
+    for ranks in (1 << 31, 10**30):
+        changed["segments"][0][0] = ranks
+        assert f"state: world_size: {ranks} ranks; expected 1 to 2147483647" in raised(
+            sampler().load_state_dict, changed
+        ), ranks
+        assert "world_size: " in raised(sampler, rank=0, world_size=ranks), ranks
 
 
 # ---- loops --------------------------------------------------------------------------------------

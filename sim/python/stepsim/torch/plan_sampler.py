@@ -8,7 +8,7 @@ from .. import _core
 from ..errors import InputError
 from ..records import Plan
 from .ranks import check_process, checked_rank, compare_ranks, gathered, known_rank
-from .steps import RankSteps, StepSampler
+from .steps import RankSteps, StepSampler, checked_epoch
 from .visits import Visits, check_visits, differences, visits_of
 
 _STATE_FORMAT = "stepsim-plan-sampler/1"
@@ -127,9 +127,13 @@ class PlanSampler(StepSampler):
         if state.get("plan") != self.check_value:
             raise InputError("state: it was taken with another plan")
         steps, epoch = state.get("steps"), state.get("epoch")
-        if not isinstance(steps, int) or not isinstance(epoch, int) or not (
-                0 <= steps <= len(self._of_rank) and epoch >= 0):
-            raise InputError(f"state: it is damaged (epoch {epoch!r}, steps {steps!r})")
+        if not isinstance(steps, int) or isinstance(steps, bool) or not (
+                0 <= steps <= len(self._of_rank)):
+            raise InputError(f"state: it is damaged (steps {steps!r})")
+        try:
+            epoch = checked_epoch(epoch)
+        except InputError as error:
+            raise InputError(f"state: it is damaged ({error})") from None
         self._epoch, self._first, self._run = epoch, steps, None
 
     def _check_process(self):

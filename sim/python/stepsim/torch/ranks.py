@@ -4,6 +4,8 @@ import os
 
 from ..errors import InputError
 
+MOST_RANKS = (1 << 31) - 1
+
 
 def _torch_distributed():
     """torch.distributed where it is initialised, else None."""
@@ -49,8 +51,8 @@ def checked_rank(rank, world_size):
         rank = own_rank if rank is None else rank
         world_size = own_size if world_size is None else world_size
     rank, world_size = _whole("rank", rank), _whole("world_size", world_size)
-    if world_size < 1:
-        raise InputError(f"world_size: {world_size} ranks; expected at least 1")
+    if not 1 <= world_size <= MOST_RANKS:
+        raise InputError(f"world_size: {world_size} ranks; expected 1 to {MOST_RANKS}")
     if not 0 <= rank < world_size:
         raise InputError(
             f"rank {rank} of {world_size} ranks: ranks count from 0 to {world_size - 1}"

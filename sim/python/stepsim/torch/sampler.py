@@ -16,7 +16,7 @@ from ..scenario import Scenario
 from .ahead import Ahead
 from .epochs import MADE, Source, digest, planned_epoch
 from .ranks import check_process, checked_rank, compare_ranks, gathered
-from .steps import StepSampler
+from .steps import StepSampler, checked_epoch
 from .visits import Visits, check_visits, differences, visits_of
 
 _STATE_FORMAT = "stepsim-batch-sampler/1"
@@ -280,12 +280,13 @@ class BatchSampler(StepSampler):
                  "policy": "another policy, or another parameter, sampler, model or profile"}
         try:
             wrong = [names[key] for key, value in own.items() if state[key] != value]
-            epoch = _number("state: epoch", state["epoch"])
-            segments = [(_number("state: ranks", size, 1), _number("state: steps", steps, 1),
-                         str(check)) for size, steps, check in state["segments"]]
+            epoch = checked_epoch(state["epoch"])
+            segments = [(checked_rank(0, _number("ranks", size, 1))[1], _number("steps", steps, 1),
+                         str(check))
+                        for size, steps, check in state["segments"]]
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
-                raise
+                raise InputError(f"state: {error}") from None
             raise InputError(f"state: it is damaged ({error!r})") from None
         if wrong:
             raise InputError("state: it was taken with " + ", ".join(wrong))

@@ -118,6 +118,13 @@ class _Run:
             yield self.steps.batch(step)
 
 
+def checked_epoch(epoch):
+    """Returns an epoch as a number. Raises InputError: it is none from 0 up to 2^31."""
+    if isinstance(epoch, bool) or not hasattr(epoch, "__index__") or not 0 <= epoch < 1 << 31:
+        raise InputError(f"epoch: expected a whole number from 0 up to 2^31, not {epoch!r}")
+    return epoch.__index__()
+
+
 class StepSampler(Sampler):
     """A batch sampler whose loop can ask what it is at, and be resumed there.
 
@@ -145,9 +152,7 @@ class StepSampler(Sampler):
 
         Called with the epoch of a state that was just loaded it keeps the place in it.
         """
-        if isinstance(epoch, bool) or not hasattr(epoch, "__index__") or not 0 <= epoch < 1 << 31:
-            raise InputError(f"epoch: expected a whole number from 0, not {epoch!r}")
-        epoch = epoch.__index__()
+        epoch = checked_epoch(epoch)
         if epoch == self._epoch and self._run is None:
             return
         if self._run is None and self._place() > 0:

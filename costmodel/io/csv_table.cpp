@@ -89,6 +89,12 @@ CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text_o
       throw InputError({path_, number, 0, std::string(line)},
                        fmt::format("the row has {} cells, the header has {}", count, columns_));
     }
+    const auto row = cells_.end() - static_cast<std::ptrdiff_t>(count);
+    if (lines_.size() > 1 && std::equal(row, cells_.end(), cells_.begin())) {
+      throw InputError({path_, number, 0, std::string(line)},
+                       "the header comes a second time: several tables in one file; give each a "
+                       "file of its own");
+    }
   }
   if (lines_.empty()) {
     throw InputError(SourcePlace{path_}, "empty; expected a CSV file with a header line");

@@ -22,7 +22,8 @@ inline constexpr int kMaxInt = std::numeric_limits<int>::max();
 [[nodiscard]] std::size_t longest_text();
 
 /// Reads a whole file as text; "-" reads standard input. Raises InputError: the file is missing,
-/// unreadable or larger than `max_bytes` or longest_text().
+/// unreadable, larger than `max_bytes` or longest_text(), or known to be none of ours, as a web
+/// page in place of it (foreign_file()).
 [[nodiscard]] std::string read_text(const std::string& path, std::size_t max_bytes = SIZE_MAX);
 
 /// Parses JSON; a syntax error becomes InputError with file:line:col and a caret. Duplicate keys,

@@ -24,6 +24,7 @@ bool JsonLines::next() {
     }
     try {
       value_ = parse_json(line, path_, line_);
+      refuse_second_header();
       return true;
     } catch (const InputError&) {
       if (newline != std::string::npos) {
@@ -53,7 +54,14 @@ JsonReader JsonLines::header(std::string_view format) {
   }
   JsonReader header = reader();
   header.require_format(format);
+  format_ = format;
   return header;
+}
+
+void JsonLines::refuse_second_header() const {
+  if (!format_.empty() && value_->is_object() && value_->contains("format")) {
+    fail("a second header: several files in one; give each of them by itself");
+  }
 }
 
 void JsonLines::fail(const std::string& message) const {

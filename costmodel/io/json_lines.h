@@ -18,7 +18,7 @@ class JsonLines {
   JsonLines(std::string path, CutLine cut_line);
 
   /// Moves to the next value; returns false at the end. Raises InputError for a line that is not
-  /// JSON.
+  /// JSON, and for a second header.
   [[nodiscard]] bool next();
   /// Reads the first line, which must be an object with this "format". Raises InputError if not.
   [[nodiscard]] JsonReader header(std::string_view format);
@@ -33,9 +33,12 @@ class JsonLines {
   [[noreturn]] void fail(const std::string& message) const;
 
  private:
+  void refuse_second_header() const;
+
   std::string path_;
   CutLine cut_line_;
   std::string text_;
+  std::string format_;  ///< Of the header; empty until that was read.
   std::size_t at_ = 0;
   int line_ = 0;
   bool dropped_ = false;

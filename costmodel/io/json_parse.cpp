@@ -90,6 +90,12 @@ class Builder : public JsonHandler {
     if (source().substr(0, start).find_first_not_of(" \t\r\n") == std::string_view::npos) {
       return "not JSON";
     }
+    if (rest.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+      return "the file ends in the middle of a value: it is cut short";
+    }
+    if (message.find("expected end of input") != std::string::npos) {
+      return "the JSON ends before this, and more follows: several files in one, or JSON lines";
+    }
     for (const std::string_view lead : {"syntax error ", "number overflow"}) {
       if (const std::size_t at = message.find(lead); at != std::string::npos) {
         message.erase(0, at);

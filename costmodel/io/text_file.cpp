@@ -10,6 +10,7 @@
 #include "costmodel/base/memory_limit.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/io/atomic_file.h"
+#include "costmodel/io/foreign_file.h"
 #include "costmodel/io/json_file.h"
 
 namespace stepsim {
@@ -48,6 +49,13 @@ void require_room(const std::string& path, std::size_t size) {
     throw InputError("cannot read {}: larger than {}, a quarter of the memory that there is",
                      printable(path),
                      format_bytes(Bytes(static_cast<std::int64_t>(limit))));
+  }
+}
+
+/// Raises InputError where the text is known to be of none of our files.
+void refuse_foreign(const std::string& path, std::string_view text) {
+  if (const std::string_view what = foreign_file(text); !what.empty()) {
+    throw InputError(SourcePlace{path}, "this is {}", what);
   }
 }
 
@@ -90,6 +98,7 @@ std::string read_text(const std::string& path, std::size_t max_bytes) {
       throw InputError("cannot read {}: larger than {} bytes", printable(path), max_bytes);
     }
     if (count == 0) {
+      refuse_foreign(path, text);
       return text;
     }
   }

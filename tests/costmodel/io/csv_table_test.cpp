@@ -64,6 +64,8 @@ TEST_CASE("csv: errors show the line as it stands, and where the cell is") {
             .starts_with(":2:6: error: expected a comma behind the quote"));
   CHECK(csv_cell_error("a,b\n1,2,3\n")
             .starts_with(":2: error: the row has 3 cells, the header has 2\n1,2,3"));
+  CHECK(csv_cell_error("a,b\n1,1\n\na, \"b\"\n2,2\n")
+            .starts_with(":4: error: the header comes a second time: several tables in one file"));
   CHECK(csv_cell_error("a, a\n1,2\n").starts_with(":1: error: two columns named 'a'\na, a"));
   CHECK(csv_cell_error("{\"a\": 1}\n") == ": error: is JSON, not a table (CSV)");
   CHECK(csv_cell_error("\xEF\xBB\xBF") == ": error: empty; expected a CSV file with a header line");

@@ -117,8 +117,12 @@ TEST_CASE("nesting has a limit on both sides") {
 TEST_CASE("a file that is empty or cut off is refused") {
   CHECK(parse_error("").find("f.json:1:1: error: not JSON") == 0);
   CHECK(parse_error("# a comment\n").find("f.json:1:1: error: not JSON") == 0);
-  CHECK(parse_error("{\"a\": [1, 2").find("unexpected end of input") != std::string::npos);
-  CHECK(parse_error("{} {}").find("f.json:1:4: error: ") == 0);
+  for (const char* cut : {"{\"a\": [1, 2", "{\"a\": \"b", "{\"a\": [1, 2\n"}) {
+    CHECK(parse_error(cut).find("the file ends in the middle of a value: it is cut short") !=
+          std::string::npos);
+  }
+  CHECK(parse_error("{} {}").find(
+            "f.json:1:4: error: the JSON ends before this, and more follows") == 0);
 }
 
 TEST_CASE("a value is found at its line by its path") {
@@ -327,4 +331,29 @@ TEST_CASE("a file that is replaced keeps its mode; a read-only one is refused") 
   CHECK(error_of<EnvironmentFault>([&file] { write_text_atomically(file, "new"); }) ==
         "cannot write " + file + ": it is read-only; give another name, or chmod u+w");
   CHECK(read_text(file) == "old");
+}
+
+TEST_CASE("a file that is known to be none of ours is refused by what it is") {
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {" \n<html><body>404</body></html>", "this is a web page (HTML)"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "git lfs pull"},
+      {std::string("\xff\xfe{\0}\0", 6), "this is UTF-16"},
+      {"PK\x03\x04...", "this is a zip archive"},
+      {"SQLite format 3", "Nsight Systems"},
+  };
+  for (const auto& [text, reason] : files) {
+    CAPTURE(reason);
+    const std::string path = written("f", text);
+    CHECK(error_of([&] { (void)read_text(path); }).find(reason) != std::string::npos);
+  }
+  CHECK_NOTHROW((void)read_text(written("f", "# version 3 of <html> in a comment\n")));
+}
+
+TEST_CASE("two files of JSON lines in one are named as that") {
+  const std::string file = "{\"format\":\"x/1\"}\n{\"step\":1}\n";
+  JsonLines lines(written("f.jsonl", file + file), CutLine::Drop);
+  (void)lines.header("x/1");
+  CHECK(lines.next());
+  CHECK(error_of([&] { (void)lines.next(); }).find(":3: error: a second header: several files") !=
+        std::string::npos);
 }

@@ -254,6 +254,13 @@ StepRecord read_step(JsonReader row, int world_size) {
   step.max_length = length(row, "max_length");
   step.useful_tokens = count(row, "useful_tokens");
   step.padded_tokens = count(row, "padded_tokens");
+  if (step.padded_tokens < step.useful_tokens) {
+    row.fail("padded_tokens",
+             fmt::format("{} are fewer than the {} useful ones; record lengths as the batch holds "
+                         "them, cut ones cut",
+                         step.padded_tokens,
+                         step.useful_tokens));
+  }
   step.start_ms = row.number("start_ms");
   step.data_ms = milliseconds(row, "data_ms");
   step.forward_ms = milliseconds(row, "forward_ms");

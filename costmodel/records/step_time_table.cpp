@@ -169,7 +169,18 @@ class StepTimeReader {
 
   [[nodiscard]] std::int64_t length(std::size_t row, std::int64_t batch) const {
     if (length_) {
-      return table_.integer(row, *length_, 1, kMostSamples);
+      const std::int64_t length = table_.integer(row, *length_, 1, kMostSamples);
+      const auto tokens =
+          has(row, tokens_) ? table_.integer(row, *tokens_, 1, kMostSamples) : std::int64_t{0};
+      if (tokens > 0 && (tokens % length != 0 || tokens / length != batch)) {
+        table_.fail(row,
+                    *tokens_,
+                    fmt::format("{} samples padded to {} have other tokens; expected the padded "
+                                "tokens of one rank's batch",
+                                batch,
+                                length));
+      }
+      return length;
     }
     if (!tokens_) {
       return 1;

@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import sys
 import tempfile
 
@@ -388,7 +389,9 @@ def test_records_and_plans_that_do_not_fit_are_refused():
     other, _ = planned(folder, toml, "bucketed")
     recorded, profile = record(folder, "fixed", steps, True), folder.file("mine.json")
     text = pathlib.Path(recorded).read_text()
-    wrong = folder.file("wrong.jsonl", text.replace('"useful_tokens": ', '"useful_tokens": 1', 1))
+    fewer = re.sub(r'"useful_tokens": \d+', '"useful_tokens": 1', text, count=1)
+    wrong = folder.file("wrong.jsonl", fewer)
+    more = folder.file("more.jsonl", text.replace('"useful_tokens": ', '"useful_tokens": 1', 1))
     damaged = folder.file("damaged.jsonl", text.replace('"rank": 0', '"rank": 7', 1))
     few = folder.file("few.jsonl", "".join(text.splitlines(keepends=True)[:10]))
     for arguments, message in (
@@ -397,7 +400,8 @@ def test_records_and_plans_that_do_not_fit_are_refused():
         ((recorded, "--plan", plan), "give --profile OUT"),
         ((recorded, "--plan", other, "--profile", profile), "'fixed', and no --plan is of it"),
         ((recorded, "--plan", plan, "--plan", plan, "--profile", profile), "a second plan of"),
-        ((wrong, "--plan", plan, "--profile", profile), "step 0, rank 0: the record ran 1"),
+        ((wrong, "--plan", plan, "--profile", profile), "step 0, rank 0: the record ran 1 useful"),
+        ((more, "--plan", plan, "--profile", profile), "more.jsonl:2: error: padded_tokens: "),
         ((damaged, "--plan", plan, "--profile", profile), "damaged.jsonl:2: error: rank"),
         ((few, "--plan", plan, "--profile", profile), "5 steps of ranks are left for a fit"),
         ((recorded, "--plan", "nowhere.jsonl", "--profile", profile), "cannot read nowhere.jsonl"),

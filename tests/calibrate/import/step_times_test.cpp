@@ -114,6 +114,18 @@ std::string fit_error(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("tokens beside lengths are compared with them") {
+  const std::string table = "placement,batch,length,tokens,step_ms\n1,4,128,512,48\n8,4,128,";
+  CHECK(table_of(table + "512,60\n").rows.size() == 2);
+  CHECK(table_of(table + ",60\n").rows[1].length == 128);
+  for (const char* tokens : {"9999", "513", "128", "4096"}) {
+    CAPTURE(tokens);
+    CHECK(table_error(table + tokens + ",60\n")
+              .find("steps.csv:3:9: error: tokens: 4 samples padded to 128 have other tokens") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("planted step times without noise: the rows' coefficients are found") {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     PlantedCluster cluster(seed, {});

@@ -20,7 +20,7 @@ StepRecord random_step(int repeat, int step, int rank, RandomValues& draw) {
   record.samples = draw.whole(64);
   record.max_length = draw.whole(512);
   record.useful_tokens = draw.whole(10000);
-  record.padded_tokens = draw.whole(20000);
+  record.padded_tokens = record.useful_tokens + draw.whole(10000);
   for (double* time : {&record.start_ms,
                        &record.data_ms,
                        &record.forward_ms,
@@ -158,4 +158,11 @@ TEST_CASE("a run whose loss is no number any more keeps its times") {
   const RunRecord again = read_run_record(path);
   CHECK(std::isnan(again.steps.front().loss));
   CHECK(again.steps.front().step_ms == record.steps.front().step_ms);
+}
+
+TEST_CASE("padded tokens hold the useful ones") {
+  CHECK(record_error_after(R"("padded_tokens":800)", R"("padded_tokens":3)")
+            .find("run.jsonl:2: error: padded_tokens: 3 are fewer than the 700 useful ones") !=
+        std::string::npos);
+  CHECK(record_error_after(R"("padded_tokens":800)", R"("padded_tokens":700)").empty());
 }

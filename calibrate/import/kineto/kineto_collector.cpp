@@ -56,6 +56,11 @@ bool is_other_runtime(const std::string& category) {
   return category.ends_with("_runtime") || category.ends_with("_driver");
 }
 
+/// Work of a device under a category that is not read. gpu_user_annotation repeats the host's.
+bool is_of_device(const KinetoEvent& event) {
+  return !event.arg(KinetoArg::Stream).empty() && event.category != "gpu_user_annotation";
+}
+
 bool starts_with(std::string_view text, std::string_view lead) {
   return text.substr(0, lead.size()) == lead;
 }
@@ -137,10 +142,13 @@ void KinetoCollector::add_complete(const KinetoEvent& event) {
   const RowKind rows = rows_of(event);
   if (rows == RowKind::Skip) {
     if (is_other_runtime(event.category)) {
-      other_runtimes_.insert(event.category);
+      trace_.other_runtimes.insert(event.category);
+    } else if (is_of_device(event)) {
+      other_devices_.insert(event.category);
     }
     return;
   }
+  ++trace_.rows;
   if (rows == RowKind::Sync) {
     const auto value = [&event](KinetoArg arg) { return event.integer(arg).value_or(-1); };
     syncs_.push_back({value(KinetoArg::Correlation),
@@ -403,17 +411,34 @@ void KinetoCollector::add_collective(const KinetoSpan& span,
   trace_.collectives.push_back(std::move(collective));
 }
 
-/// Raises InputError where nothing of the device is known since another runtime launched it.
+/// Raises InputError where nothing of the device is known since another runtime launched it, or
+/// since its rows have other names.
 void KinetoCollector::require_known_runtime() const {
   const bool known =
       !trace_.ops.empty() ||
       std::ranges::any_of(trace_.collectives, [](const auto& one) { return one.stream >= 0; });
-  if (!known && !other_runtimes_.empty()) {
-    throw InputError(SourcePlace{trace_.file},
+  if (known) {
+    return;
+  }
+  const SourcePlace place{trace_.file};
+  constexpr std::string_view kOtherWays =
+      "A training on such devices is recorded by stepsim_recorder.py, or told by its step times "
+      "(stepcal import step-times)";
+  const auto list = [](const std::set<std::string>& categories) {
+    return printable(fmt::format("{}", fmt::join(categories, ", ")));
+  };
+  if (!trace_.other_runtimes.empty()) {
+    throw InputError(place,
                      "device rows launched by {} are not read; those of cuda_runtime, cuda_driver "
-                     "and hip_runtime are. A training on such devices is recorded by "
-                     "stepsim_recorder.py, or told by its step times (stepcal import step-times)",
-                     printable(fmt::format("{}", fmt::join(other_runtimes_, ", "))));
+                     "and hip_runtime are. {}",
+                     list(trace_.other_runtimes),
+                     kOtherWays);
+  }
+  if (gpu_rows_.empty() && !other_devices_.empty()) {
+    throw InputError(place,
+                     "device rows of the category {} are not read; those of CUDA and ROCm are. {}",
+                     list(other_devices_),
+                     kOtherWays);
   }
 }
 

@@ -90,7 +90,7 @@ class KinetoCollector {
   std::vector<Call> comm_records_;  ///< record_param_comms, sorted like these.
   std::map<std::string, int> threads_;
   std::map<std::string, int> kernel_names_;
-  std::set<std::string> other_runtimes_;  ///< Categories of launches that are not read.
+  std::set<std::string> other_devices_;  ///< Categories of devices' rows that are not read.
   bool has_ddp_ = false;
 };
 

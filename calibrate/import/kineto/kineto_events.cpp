@@ -82,6 +82,8 @@ class Handler : public nlohmann::json_sax<Json> {
   bool end_object() override {
     if (event_depth_ > 0 && depth_ == event_depth_) {
       use_(event_);
+      has_row_ = true;
+      has_phase_ = has_phase_ || !event_.phase.empty();
       event_depth_ = 0;
     }
     return close();
@@ -90,6 +92,7 @@ class Handler : public nlohmann::json_sax<Json> {
     if (depth_ == 0 || (depth_ == 1 && list_depth_ == 0 && root_key_ == "traceEvents")) {
       list_depth_ = depth_ + 1;
       has_list_ = true;
+      is_named_ = depth_ == 1;
     }
     append_arg("[");
     return open();
@@ -123,11 +126,24 @@ class Handler : public nlohmann::json_sax<Json> {
         break;
       }
     }
-    source_.fail(position > 0 ? position - 1 : 0,
-                 printable(message.substr(0, message.find("; last read: "))) + advice(last_token));
+    message = printable(message.substr(0, message.find("; last read: ")));
+    const std::size_t at = position > 0 ? position - 1 : 0;
+    if (source_.is_at_end() && at >= source_.offset()) {
+      message =
+          "the trace ends here, in the middle: it is cut short, as by a training that ended while "
+          "the profiler wrote, or by a full disk; record or copy it again";
+    } else if (message.find("expected end of input") != std::string::npos) {
+      message = "the trace ends before this, and more follows: several traces in one file";
+    } else {
+      message += advice(last_token);
+    }
+    source_.fail(at, message);
   }
 
-  [[nodiscard]] bool has_list() const { return has_list_; }
+  /// A bare list is one of events only where an event says what it is; "traceEvents" may be empty.
+  [[nodiscard]] bool has_list() const {
+    return has_list_ && (has_phase_ || (is_named_ && !has_row_));
+  }
   KinetoHeader take_header() { return std::move(header_); }
 
  private:
@@ -255,6 +271,9 @@ class Handler : public nlohmann::json_sax<Json> {
   std::size_t list_depth_ = 0;   ///< `depth_` inside the list of events; 0 outside it.
   std::size_t event_depth_ = 0;  ///< `depth_` of an event's members; 0 outside events.
   bool has_list_ = false;
+  bool is_named_ = false;  ///< The list is "traceEvents", and not bare.
+  bool has_row_ = false;
+  bool has_phase_ = false;  ///< A row has "ph", without which it is no event.
   std::string root_key_;
   std::string key_;
   std::string* arg_ = nullptr;  ///< The argument whose value comes.
@@ -274,9 +293,10 @@ KinetoHeader read_kineto_events(const std::string& path,
   Json::sax_parse(
       KinetoIterator{&source}, KinetoIterator{}, static_cast<nlohmann::json_sax<Json>*>(&handler));
   if (!handler.has_list()) {
-    throw InputError(SourcePlace{path},
-                     "no list of events: neither 'traceEvents' nor a bare list; is this a trace of "
-                     "PyTorch's profiler?");
+    throw InputError(
+        SourcePlace{path},
+        "no list of events: neither 'traceEvents' nor a bare list of rows with \"ph\"; is "
+        "this a trace of PyTorch's profiler?");
   }
   KinetoHeader header = handler.take_header();
   header.repaired = source.repaired();

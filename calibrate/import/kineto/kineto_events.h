@@ -70,7 +70,7 @@ struct KinetoHeader {
 ///
 /// Raises InputError, with the byte offset in the unpacked text, when the file is no JSON, is cut
 /// short, or is nested deeper than 100 levels; and without the offset when it has no list of
-/// events.
+/// events, or rows that are none.
 KinetoHeader read_kineto_events(const std::string& path,
                                 const std::function<void(const KinetoEvent&)>& use,
                                 const ProgressCallback& on_progress = {});

@@ -97,7 +97,16 @@ KinetoClass class_of_kernel(std::string_view name) {
   if (has_any(text, {"elementwise_kernel", "catarray", "nchwtonhwc", "nhwctonchw"})) {
     return KinetoClass::Elementwise;
   }
-  if (has_any(text, {"flash", "fmha", "attention", "sdpa"})) {
+  if (has_any(text,
+              {"flash",
+               "fmha",
+               "attention",
+               "sdpa",
+               "attn_fwd",
+               "attn_bwd",
+               "bwd_kernel_dk",
+               "bwd_kernel_dq",
+               "bwd_preprocess"})) {
     return KinetoClass::Attention;
   }
   if (has_any(text,
@@ -111,13 +120,22 @@ KinetoClass class_of_kernel(std::string_view name) {
                "dgrad",
                "wgrad",
                "winograd",
-               "implicit_gemm"})) {
+               "implicit_gemm",
+               "asmconv",
+               "igemm_fwd",
+               "igemm_bwd",
+               "igemm_wrw"})) {
     return KinetoClass::Convolution;
   }
-  if (has_any(text, {"gemm", "gemv", "splitkreduce", "cutlass", "cublas", "matmul", "nvjet"})) {
+  // "cijk_" is Tensile's, which rocBLAS and hipBLASLt launch.
+  if (has_any(
+          text,
+          {"gemm", "gemv", "splitk", "cutlass", "cublas", "matmul", "nvjet", "cijk_", "rocblas"})) {
     return KinetoClass::Gemm;
   }
-  if (has_any(text, {"layer_norm", "layernorm", "rms_norm", "batch_norm", "bn_fw", "bn_bw"})) {
+  if (has_any(
+          text,
+          {"layer_norm", "layernorm", "rms_norm", "batch_norm", "batchnorm", "bn_fw", "bn_bw"})) {
     return KinetoClass::Norm;
   }
   if (has_any(text, {"softmax", "nll_loss", "cross_entropy"})) {
@@ -126,10 +144,18 @@ KinetoClass class_of_kernel(std::string_view name) {
   if (has_any(text, {"embedding", "indexselect", "index_"})) {
     return KinetoClass::Embedding;
   }
-  if (has_any(text, {"reduce_kernel", "devicereduce", "triton_red_", "triton_per_"})) {
+  if (has_any(text, {"reduce_kernel", "devicereduce", "rocprim", "triton_red_", "triton_per_"})) {
     return KinetoClass::Reduction;
   }
-  if (has_any(text, {"elementwise", "copy", "fill", "dropout", "triton_poi_", "gelu"})) {
+  if (has_any(text,
+              {"elementwise",
+               "copy",
+               "fill",
+               "dropout",
+               "triton_poi_",
+               "gelu",
+               "optensor",
+               "subtensorop"})) {
     return KinetoClass::Elementwise;
   }
   return KinetoClass::Other;

@@ -120,10 +120,23 @@ class ProgramMaker {
     }
   }
 
+  [[noreturn]] void fail_without_step() const {
+    for (const KinetoTrace& trace : traces_) {
+      if (trace.steps.empty()) {
+        throw InputError(
+            SourcePlace{trace.file},
+            "no ProfilerStep, and a program is one step: give torch.profiler.profile a "
+            "schedule, and call profiler.step() once a step");
+      }
+    }
+    fail(traces_,
+         "no step that all traces hold: record the same steps on all ranks, by one schedule");
+  }
+
   void choose_step(std::optional<std::int64_t> wanted) {
     const std::vector<std::int64_t> steps = common_steps(traces_);
     if (steps.empty()) {
-      fail(traces_, "no step that all traces hold: call profiler.step() once a step");
+      fail_without_step();
     }
     if (wanted && std::ranges::find(steps, *wanted) == steps.end()) {
       fail(traces_,

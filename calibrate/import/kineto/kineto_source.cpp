@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/io/foreign_file.h"
 
 namespace stepsim {
 namespace {
@@ -46,6 +47,15 @@ bool KinetoSource::fill() {
 void KinetoSource::read_more() {
   while (!ended_ && chunk_.size() <= kChunk) {
     ended_ = !file_.append(kChunk, &chunk_);
+  }
+  if (before_ > 0) {
+    return;
+  }
+  if (const std::string_view what = foreign_file(chunk_); !what.empty()) {
+    throw InputError(SourcePlace{path_}, "this is {}", what);
+  }
+  if (chunk_.find_first_not_of(" \t\r\n") == std::string::npos && ended_) {
+    throw InputError(SourcePlace{path_}, "the file is empty");
   }
 }
 

@@ -21,8 +21,8 @@ class KinetoSource {
   /// "-" reads standard input. Raises InputError: missing or unreadable.
   explicit KinetoSource(const std::string& path, ProgressCallback on_progress = {});
 
-  /// Returns false at the end of the file. Raises InputError for a damaged or cut gzip file and for
-  /// a string of more than 16 MiB.
+  /// Returns false at the end of the file. Raises InputError for a damaged or cut gzip file, for a
+  /// string of more than 16 MiB, and for a file that is known to be no trace (foreign_file()).
   [[nodiscard]] bool has_next() { return at_ < ready_ || fill(); }
   [[nodiscard]] const char& peek() { return chunk_[at_]; }  ///< After has_next().
   void advance() { ++at_; }
@@ -31,6 +31,7 @@ class KinetoSource {
   [[nodiscard]] std::size_t offset() const { return before_ + at_; }
   /// The number of characters and values that JSON does not allow; valid UTF-8 does not count.
   [[nodiscard]] std::int64_t repaired() const { return repaired_; }
+  [[nodiscard]] bool is_at_end() const { return ended_ && at_ >= chunk_.size(); }
   /// Raises InputError "PATH: error: byte N: MESSAGE".
   [[noreturn]] void fail(std::size_t offset, const std::string& message) const;
 

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "calibrate/import/kineto/kineto_collector.h"
+#include "costmodel/base/input_error.h"
 
 namespace stepsim {
 namespace {
@@ -42,6 +44,24 @@ void assign_steps(bool ddp, KinetoTrace* trace) {
   }
 }
 
+/// Why GPU operations are left out.
+std::string left_out_text(const KinetoTrace& trace) {
+  if (!trace.other_runtimes.empty()) {
+    return fmt::format(
+        "{} GPU operations have no launch that is read (those of {} are not): left out",
+        trace.without_launch,
+        printable(fmt::format("{}", fmt::join(trace.other_runtimes, ", "))));
+  }
+  if (trace.calls.empty()) {
+    return fmt::format(
+        "{} GPU operations, and no row of what launched them (cuda_runtime, cuda_driver, "
+        "hip_runtime), as in a trace that was filtered: left out",
+        trace.without_launch);
+  }
+  return fmt::format("{} GPU operations were launched before the recording began: left out",
+                     trace.without_launch);
+}
+
 void warn(KinetoTrace* trace) {
   std::vector<std::string>& warnings = trace->warnings;
   if (trace->header.repaired > 0) {
@@ -51,15 +71,17 @@ void warn(KinetoTrace* trace) {
                     trace->header.repaired));
   }
   if (trace->without_launch > 0) {
-    warnings.push_back(
-        fmt::format("{} GPU operations were launched before the recording began: left out",
-                    trace->without_launch));
+    warnings.push_back(left_out_text(*trace));
   }
   if (trace->unusable > 0) {
     warnings.push_back(
         fmt::format("{} events have no usable time or length: left out", trace->unusable));
   }
-  if (trace->steps.empty()) {
+  if (trace->rows == 0) {
+    warnings.emplace_back(
+        "the trace is empty: it was exported when nothing was recorded, as behind the last active "
+        "step of a schedule; export it in on_trace_ready");
+  } else if (trace->steps.empty()) {
     warnings.emplace_back(
         "no ProfilerStep, so nothing can be told per step: give torch.profiler.profile a schedule "
         "(without one it marks no steps), as schedule(wait=1, warmup=1, active=12), and call "

@@ -254,6 +254,91 @@ TEST_CASE("a device whose launches are not read is refused by name") {
   }
 }
 
+TEST_CASE("what is left out has its true reason") {
+  const auto with_rows = [](const std::vector<std::string>& rows) {
+    return fmt::format(R"({{"traceEvents":[{}]}})", fmt::join(rows, ","));
+  };
+  const std::string xpu = row("xpu_runtime", "urEnqueue", "20", "5", R"("correlation":2)");
+  const KinetoTrace mixed = read_text_trace(
+      with_rows({launch(1, "0"), xpu, kernel("gemm", 1, "10", "5"), kernel("gemm", 2, "30", "5")}));
+  REQUIRE(!mixed.warnings.empty());
+  CHECK(mixed.warnings[0] ==
+        "1 GPU operations have no launch that is read (those of xpu_runtime are not): left out");
+  const KinetoTrace filtered = read_text_trace(with_rows({row("cpu_op", "aten::mm", "0", "5"),
+                                                          kernel("gemm", 1, "10", "5"),
+                                                          kernel("gemm", 2, "30", "5")}));
+  REQUIRE(!filtered.warnings.empty());
+  CHECK(filtered.warnings[0].starts_with("2 GPU operations, and no row of what launched them"));
+  CHECK_THROWS_WITH_AS(
+      (void)read_text_trace(
+          with_rows({row("cpu_op", "aten::mm", "0", "5"),
+                     row("async_npu", "MatMulV2", "10", "5", R"("stream":2,"correlation":1)")})),
+      doctest::Contains("device rows of the category async_npu are not read"),
+      InputError);
+  // The host's annotations on the device's time line are no work.
+  const std::string annotated =
+      row("gpu_user_annotation", "ProfilerStep#1", "1", "5", R"("stream":7)");
+  CHECK_NOTHROW((void)read_text_trace(with_rows({row("cpu_op", "aten::mm", "0", "5"), annotated})));
+}
+
+TEST_CASE("an empty trace is called empty, and not one without marks") {
+  const std::string spans = row("Trace", "PyTorch Profiler (0)", "0", "5");
+  for (const std::string& events : {std::string(), spans}) {
+    const KinetoTrace trace = read_text_trace(R"({"traceEvents":[)" + events + "]}");
+    REQUIRE(trace.warnings.size() == 1);
+    CHECK(trace.warnings[0].starts_with("the trace is empty: it was exported when nothing"));
+  }
+  const KinetoTrace unmarked =
+      read_text_trace(R"({"traceEvents":[)" + row("cpu_op", "aten::mm", "0", "5") + "]}");
+  REQUIRE(unmarked.warnings.size() == 1);
+  CHECK(unmarked.warnings[0].starts_with("no ProfilerStep"));
+}
+
+TEST_CASE("kernels of ROCm have their classes") {
+  using enum KinetoClass;
+  const std::vector<std::pair<KinetoClass, std::string>> names = {
+      {Gemm, "Cijk_Ailk_Bljk_BBS_BH_Bias_AS_SAV_MT128x128x32_MI16x16x1"},
+      {Gemm, "Cijk_Alik_Bljk_HHS_BH_MT64x64x16_MI32x32x8x1_SE_K1"},
+      {Gemm, "void wvSplitK_hf_sml_<__half, 64, 2, 16, 8, 2, 1>"},
+      {Convolution, "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex0_bt256x256x32"},
+      {Convolution, "miopenSp3AsmConv_v30_3_1_gfx9_fp16_f3x2_stride1"},
+      {Norm, "MIOpenBatchNormFwdTrainSpatial"},
+      {Attention, "attn_fwd.kd"},
+      {Attention, "bwd_kernel_dk_dv.kd"},
+      {Attention, "void ck_tile::kentry<256, 2, ck_tile::FmhaFwdKernel<…>>"},
+      {Elementwise, "SubTensorOpWithScalar1d"},
+      {Reduction, "void rocprim::detail::block_reduce_kernel<…>"},
+  };
+  for (const auto& [kind, name] : names) {
+    CAPTURE(name);
+    CHECK(name_of(class_of_kernel(name)) == name_of(kind));
+  }
+}
+
+TEST_CASE("lists that are no events, and files that are no traces, are refused with the reason") {
+  for (const char* list : {"[]", "[1,2]", R"([{"a":1}])", R"({"traceEvents":[{"step":1}]})"}) {
+    CAPTURE(list);
+    CHECK_THROWS_WITH_AS(
+        (void)read_text_trace(list), doctest::Contains("no list of events"), InputError);
+  }
+  CHECK_NOTHROW((void)read_text_trace(R"({"traceEvents":[]})"));
+  const std::string text = rank_text(0, 20, 50);
+  const std::vector<std::pair<std::string, std::string>> said = {
+      {text.substr(0, text.size() / 2), "it is cut short"},
+      {text.substr(0, text.size() - 1), "it is cut short"},
+      {text + text, "several traces in one file"},
+      {"", "the file is empty"},
+      {"<!DOCTYPE html><html>", "this is a web page (HTML)"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:0", "git lfs pull"},
+      {std::string("\xff\xfe[\0]\0", 6), "this is UTF-16"},
+  };
+  for (const auto& [content, reason] : said) {
+    CAPTURE(reason);
+    CHECK_THROWS_WITH_AS(
+        (void)read_text_trace(content), doctest::Contains(reason.c_str()), InputError);
+  }
+}
+
 TEST_CASE("compute is per step only where there are steps") {
   std::string rows;
   for (int i = 0; i < 4; ++i) {

@@ -386,6 +386,14 @@ TEST_CASE("the last step whose kernels are all there is taken, or the one that i
                        InputError);
   CHECK_THROWS_WITH_AS(
       (void)program_of(Rank().step(3, 0, 100)), doctest::Contains("no GPU operations"), InputError);
+  CHECK_THROWS_WITH_AS((void)program_of(Rank().launch(1, 7, 5, 1)),
+                       doctest::Contains("no ProfilerStep, and a program is one step: give"),
+                       InputError);
+  CHECK_THROWS_WITH_AS(
+      (void)program_of(std::vector{Rank(0, 2).step(3, 0, 9).launch(1, 7, 5, 1).read(),
+                                   Rank(1, 2).step(9, 0, 9).launch(1, 7, 5, 1).read()}),
+      doctest::Contains("no step that all traces hold: record the same steps on all ranks"),
+      InputError);
 }
 
 TEST_CASE("ranks share a clock, streams and the numbers of collectives") {

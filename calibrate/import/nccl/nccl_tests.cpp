@@ -18,6 +18,15 @@ namespace {
 
 constexpr std::size_t kLargestFile = std::size_t{256} << 20U;
 
+/// Whether a text begins as an object or a list of objects; launchers' labels begin with "[1,0]".
+bool is_json(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  const std::size_t first = std::min(text.size(), text.find_first_not_of(kSpaces));
+  const bool list = text.substr(first).starts_with('[');
+  const std::size_t open = list ? text.find_first_not_of(kSpaces, first + 1) : first;
+  return text.substr(std::min(text.size(), open)).starts_with('{');
+}
+
 /// What a file is that holds no table which is read, where its beginning tells; else empty.
 std::string known_other_file(std::string_view text) {
   constexpr std::size_t kBeginning = 4096;
@@ -32,6 +41,14 @@ std::string known_other_file(std::string_view text) {
         shifted ? " (its header also lacks the column nodes, so that names and values do not "
                   "belong together)"
                 : "");
+  }
+  if (begin.starts_with("\x1f\x8b")) {
+    return "packed by gzip: unpack it (gunzip)";
+  }
+  if (is_json(begin)) {
+    return "no table of nccl-tests, but JSON of another form than the objects that nccl-tests "
+           "writes with -J, which are read; "
+           "import the table that it prints: all_reduce_perf … | tee run.log";
   }
   if (has("size(B)") && has("count(elems)")) {
     return "a table of AWS's nccom-test, which is not read; stepcal import step-times takes step "

@@ -456,6 +456,12 @@ TEST_CASE("files of other forms are refused by what they are") {
   CHECK(refusal("size(B)    count(elems)    type    time(us)    algbw(GB/s)    busbw(GB/s)\n"
                 "1048576    524288    bf16    100.0    10.49    18.35\n")
             .find("nccom-test") != std::string::npos);
+  for (const char* text : {"{}", "{\"config\":", "[{\"size\":8192,\"out_of_place\":{}}]"}) {
+    CAPTURE(text);
+    CHECK(refusal(text).starts_with(
+        "other_file: no table of nccl-tests, but JSON of another form than the objects that"));
+  }
+  CHECK(refusal("\x1f\x8b\x08\x01") == "other_file: packed by gzip: unpack it (gunzip)");
 }
 
 TEST_CASE("bandwidths that fit no number of ranks are said to") {
@@ -504,8 +510,7 @@ TEST_CASE("the JSON of nccl-tests: ranks are processes times GPUs, the environme
 }
 
 TEST_CASE("texts without a table are refused, whatever they hold") {
-  for (const std::string text :
-       {"", "\n\n", "{}", "hello", "{\"config\":", "\xff\xfe\x00", "# # #"}) {
+  for (const std::string text : {"", "\n\n", "hello", "\xff\xfe\x00", "# # #"}) {
     CAPTURE(text);
     CHECK(has(import_text(text), NcclVerdict::Refuse, "no_rows"));
   }

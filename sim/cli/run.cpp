@@ -1,4 +1,5 @@
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "sim/report/notes.h"
 #include "sim/report/text.h"
 #include "sim/report/trace/traces.h"
+#include "sim/study/recommendation.h"
 
 namespace stepsim {
 
@@ -55,17 +57,20 @@ Answer ask_run(const Request& request, const RunOptions& options) {
   PredictOptions predict_options;
   predict_options.on_progress = progress.callback();
   predict_options.rows = request.rows();
+  predict_options.training_effects = true;
   // The forms of the answer share the rows, which very many ranks and steps fill the memory with.
   const auto predictions = std::make_shared<std::vector<Prediction>>();
   predictions->push_back(predict(job, predict_options));
   progress.done();
+  const std::vector<std::string> needs = training_needs(scenario, predictions->front());
+  predictions->front().training.reset();  // compare's answer has it; this one is Job.predict()'s.
   if (!options.trace.empty()) {
     (void)write_chrome_trace(scenario, policy, *job.profile(), {}, options.trace);
   }
   Answer answer;
   answer.status = predictions->front().out_of_memory ? kAnswerIsNo : kDone;
   answer.text = [=](const Screen& screen) {
-    return run_text(scenario, predictions->front(), screen);
+    return run_text(scenario, predictions->front(), screen, needs);
   };
   answer.json = [=] { return prediction_json(*predictions, StepRows::Streamed); };
   answer.streamed = [=](const Json& json, const TextSink& sink) {
@@ -81,17 +86,17 @@ Answer ask_run(const Request& request, const RunOptions& options) {
 }  // namespace
 
 Question run_question() {
-  return question(
-      "run",
-      "predict the step time of one policy",
-      kRunUsage,
-      option_table({scenario_options(),
-                    page_options(),
-                    {option("policy", &RunOptions::policy, "POLICY: of the scenario"),
-                     option("trace",
-                            &RunOptions::trace,
-                            "FILE: also write a Chrome trace, as stepsim trace --out")}}),
-      ask_run);
+  return question("run",
+                  "predict the step time of one policy",
+                  kRunUsage,
+                  option_table({scenario_options(),
+                                page_options(),
+                                {option("policy", &RunOptions::policy, "POLICY: of the scenario"),
+                                 option("trace",
+                                        &RunOptions::trace,
+                                        "FILE: also write a Chrome trace, as stepsim trace --out")
+                                     .written()}}),
+                  ask_run);
 }
 
 }  // namespace stepsim

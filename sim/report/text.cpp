@@ -82,10 +82,10 @@ std::string planning_text(const std::vector<Prediction>& predictions,
 }
 
 /// What a training loop must do for a policy's batches.
-std::string needs_text(const Scenario& scenario, const Prediction& prediction) {
+std::string needs_text(const std::string& policy, const std::vector<std::string>& needs) {
   std::string text;
-  for (const std::string& need : training_needs(scenario, prediction)) {
-    text += fmt::format("note: with {}, {}\n", printable(prediction.policy), need);
+  for (const std::string& need : needs) {
+    text += fmt::format("note: with {}, {}\n", printable(policy), need);
   }
   return text;
 }
@@ -233,7 +233,10 @@ std::string same_hour_text(const std::vector<const Prediction*>& predictions) {
 
 }  // namespace
 
-std::string run_text(const Scenario& scenario, const Prediction& prediction, const Screen& screen) {
+std::string run_text(const Scenario& scenario,
+                     const Prediction& prediction,
+                     const Screen& screen,
+                     const std::vector<std::string>& needs) {
   const PredictionSummary& s = prediction.summary;
   std::string text = header_text(scenario, prediction);
   text += fmt::format("policy {}\n\n", prediction.policy);
@@ -279,6 +282,7 @@ std::string run_text(const Scenario& scenario, const Prediction& prediction, con
   text += "\n";
 
   text += ranks_table(prediction).text(screen);
+  text += needs_text(prediction.policy, needs);
   return text + shape_text({&prediction, 1}, screen) + varlen_section({&prediction}, screen) +
          warnings_text({&prediction, 1});
 }
@@ -317,7 +321,7 @@ std::string compare_text(const Scenario& scenario,
   text += "\n" + painted(recommendation_text(recommendation), Paint::Strong, screen) + "\n";
   text += same_hour_text(ranked);
   if (const Prediction* best = recommended(scenario, predictions)) {
-    text += needs_text(scenario, *best);
+    text += needs_text(best->policy, training_needs(scenario, *best));
   }
   return text + training_text(ranked, screen) + planning_text(predictions, planning_seconds) +
          shape_text(predictions, screen) + varlen_section(ranked, screen) +

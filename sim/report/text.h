@@ -9,10 +9,11 @@
 
 namespace stepsim {
 
-/// One policy: the step, its parts, the ranks.
+/// One policy: the step, its parts, the ranks. `needs`: training_needs() of it, said below.
 [[nodiscard]] std::string run_text(const Scenario& scenario,
                                    const Prediction& prediction,
-                                   const Screen& screen = {});
+                                   const Screen& screen = {},
+                                   const std::vector<std::string>& needs = {});
 
 /// All policies ranked by useful tokens per second, and a recommendation. `planning_seconds`:
 /// [prediction] what planning the epoch took on this host, or empty.

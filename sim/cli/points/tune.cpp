@@ -25,6 +25,7 @@
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
 #include "sim/report/tune/tune_report.h"
+#include "sim/study/recommendation.h"
 
 namespace stepsim {
 
@@ -223,6 +224,25 @@ TuneOptions tune_options(const Request& request, const TuneQuestion& question) {
   return options;
 }
 
+/// What a training loop must do for the batches of the answer's setting.
+std::vector<std::string> needs_of_answer(Jobs& jobs,
+                                         const TuneSpace& space,
+                                         const TuneResult& result) {
+  if (result.finalists.empty()) {
+    return {};
+  }
+  const TuneReference* own = best_reference(result);
+  const bool keeps = own != nullptr && !is_better(result);
+  const TuneChoice& best = result.finalists.front().choice;
+  const Job job = keeps ? jobs.job(own->policy, {})
+                        : jobs.job(space.policies()[best.policy].name, space.settings(best));
+  PredictOptions options;
+  options.noise_runs = 0;
+  options.rows = KeptRows::None;
+  options.training_effects = true;
+  return training_needs(job.scenario(), predict(job, options));
+}
+
 Answer ask_tune(const Request& request, const TuneQuestion& question) {
   const Scenario scenario = read_asked(request);
   TuneOptions options = tune_options(request, question);
@@ -244,7 +264,8 @@ Answer ask_tune(const Request& request, const TuneQuestion& question) {
   Answer answer;
   answer.status = result->finalists.empty() ? kAnswerIsNo : kDone;
   answer.text = [=](const Screen& screen) {
-    return tune_text(scenario, space, *result, screen) + written;
+    const auto needs = needs_of_answer(*jobs, space, *result);
+    return tune_text(scenario, space, *result, screen, needs) + written;
   };
   answer.json = [=] { return tune_json(scenario, space, *result); };
   answer.csv = [=] { return tune_csv(space, *result); };

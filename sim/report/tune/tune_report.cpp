@@ -302,7 +302,8 @@ std::string tune_headline(const TuneSpace& space, const TuneResult& result) {
 std::string tune_text(const Scenario& scenario,
                       const TuneSpace& space,
                       const TuneResult& result,
-                      const Screen& screen) {
+                      const Screen& screen,
+                      const std::vector<std::string>& needs) {
   std::string text = fmt::format("{}: {} ranks; {} policies, {} keys for all of them\n\n",
                                  printable(scenario.name),
                                  scenario.ranks,
@@ -317,7 +318,11 @@ std::string tune_text(const Scenario& scenario,
   if (result.alike > 0) {
     text += fmt::format("{} more come to the same as one of these\n", result.alike);
   }
-  text += "\n" + tune_headline(space, result) + "\n" + certificate_text(result) + "\n";
+  text += "\n" + tune_headline(space, result) + "\n";
+  for (const std::string& need : needs) {
+    text += "note: with that setting, " + need + "\n";
+  }
+  text += certificate_text(result) + "\n";
   text += fmt::format(
       "Regret: in 95 of 100 draws of the profile's errors no finalist is more than {:.1f} % "
       "faster than it.\n",

@@ -347,6 +347,23 @@ def test_tune_writes_scenarios_plans_and_predictions_that_stand_alone():
     assert "--out-dir" in run("tune", PAIR, "--verify", "1", status=2).stderr
 
 
+def test_run_and_tune_say_what_a_plain_loop_breaks_on():
+    hangs = "batches an epoch, and a plain DDP loop hangs when the first rank is through"
+    text = run("run", PAIR, "--policy", "token_budget").stdout
+    assert text.count(hangs) == 1 and "note: with token_budget, ranks have" in text, text
+    assert "multiply each loss by the plan's loss_scale" in text, text
+    weighted = run("run", PAIR, "--policy", "token_budget", "--set",
+                   'policy.token_budget.weighting="sample"').stdout
+    assert hangs in weighted and "loss_scale" not in weighted, weighted
+    assert "note: with" not in run("run", PAIR, "--policy", "uniform").stdout
+    over = ["--over", "ddp.bucket_cap=25MiB,50MiB"]
+    text = run("tune", str(ROOT / "scenarios" / "two_nodes.toml"), *over).stdout
+    answer = text.index("\nKeep token_budget as the scenario has it")
+    assert answer < text.index("note: with that setting, ranks have") < text.index(hangs), text
+    text = run("tune", VALLEY, *over).stdout
+    assert "note: with that setting" not in text, text
+
+
 def test_ladder_prints_a_line_that_makes_the_plan_pad_so():
     wanted = ["--policy", "bucketing", "--shape-cost", "20 ms"]
     text = run("ladder", SKEW, *wanted).stdout

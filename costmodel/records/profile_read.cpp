@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -220,13 +222,19 @@ bool is_known_format(std::string_view format) {
   return false;
 }
 
+constexpr const char* kOwnProfile =
+    "; or the path of a profile: python3 -m stepsim.torch.calibrate makes one of this machine, "
+    "stepcal import one of records, step times, logs or traces";
+
 /// A name alone is searched among the shipped profiles.
 std::string profile_text(const std::string& path) {
   try {
     return read_text(path);
   } catch (const InputError& error) {
+    std::error_code no_file;
+    const bool is_name = is_name_alone(path) && !std::filesystem::exists(path, no_file);
     throw InputError(
-        is_name_alone(path) ? unknown_name("profile", path, shipped_profiles()) : error.what(),
+        is_name ? unknown_name("profile", path, shipped_profiles()) + kOwnProfile : error.what(),
         Lookup::Profiles);
   }
 }

@@ -1,6 +1,7 @@
 #include "sim/scenario/key_table.h"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
 #include <fmt/core.h>
@@ -95,6 +96,24 @@ std::vector<std::string> names_of(const std::vector<Key>& keys) {
   return mapped(keys, &Key::name);
 }
 
+/// Names of config.json and others for what no family of models has.
+bool is_head_width(const std::string& key) {
+  constexpr std::array kNames = {"head_dim", "head_size", "head_width", "kv_channels", "d_head"};
+  return std::ranges::find(kNames, key) != kNames.end();
+}
+
+std::string unknown_model_key(const std::string& key, const std::vector<std::string>& known) {
+  if (is_head_width(key)) {
+    return fmt::format(
+        "'{}': heads are hidden / heads wide in every kind of model, and no other "
+        "width is known{}",
+        key,
+        other_models_hint());
+  }
+  return unknown_name("key", key, known) +
+         (nearest_name(key, known).empty() ? other_models_hint() : "");
+}
+
 void check_table(const TomlDocument& document, const TomlValue& value, const std::string& path) {
   const KeyTable* table = find_table(path);
   if (table == nullptr) {
@@ -113,9 +132,8 @@ void check_table(const TomlDocument& document, const TomlValue& value, const std
               item,
               TomlAt::Key,
               path,
-              unknown_name(is_table ? "table" : "key", item.key, known) +
-                  (path == "model" && nearest_name(item.key, known).empty() ? other_models_hint()
-                                                                            : ""));
+              path == "model" ? unknown_model_key(item.key, known)
+                              : unknown_name(is_table ? "table" : "key", item.key, known));
     }
     check_table(document, item, path.empty() ? item.key : fmt::format("{}.{}", path, item.key));
   }

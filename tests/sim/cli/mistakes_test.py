@@ -55,6 +55,7 @@ def test_names_that_are_nearly_right(_folder):
             ["run SCENARIO --set model.preset=Qwen/Qwen3-0.6B", "unknown model preset", "stepcal import run-record", "--gradient-bytes"],
             ["run SCENARIO --set model.config=config.json", "unknown key 'config'", "stepcal import step-times with --tensors"],
             ["run SCENARIO --set model.hf=config.json", "unknown key 'hf'", 'kind = "recorded"'],
+            ["plan SCENARIOS/lm2b_2gpu.toml --out x --set model.head_dim=128", "'head_dim': heads are hidden / heads wide in every kind of model", "any other model: kind"],
             ["plan SCENARIOS/lm2b_2gpu.toml --out x --set model.kind=qwen3", "unknown model family 'qwen3'", "blocks, recorded; any other model"],
             ["run SCENARIO --set policy.uniform.kind=speechbrain", "unknown policy kind", 'any other sampler: kind = "plan"', "stepsim policies --all"],
             ["sweep SCENARIO --over ddp.cap=1MiB..4MiB:x2", "unknown key 'cap'", "known: bucket_cap"],
@@ -120,9 +121,11 @@ def test_something_is_missing(_folder):
 @advise_test.in_folder_of_ranks
 def test_the_wrong_file(folder):
     (folder / "empty.jsonl").write_text("", encoding="utf-8")
+    (folder / "page").write_text("<!DOCTYPE html><title>404</title>", encoding="utf-8")
     (folder / "words.txt").write_text("12\nthree\n", encoding="utf-8")
     (folder / "open.toml").write_text('[scenario]\nname = "x\n', encoding="utf-8")
     record = (folder / "run.rank0.jsonl").read_text(encoding="utf-8")
+    (folder / "twice.jsonl").write_text(record + record, encoding="utf-8")
     (folder / "broken.jsonl").write_text(record[:5000] + "\n" + record[5000:], encoding="utf-8")
     for arguments in ["plan SCENARIO --policy bucketing --out p.jsonl", "compare SCENARIO --json pred.json"]:
         own = arguments.replace("SCENARIO", SCENARIO).split()
@@ -134,6 +137,10 @@ def test_the_wrong_file(folder):
             ["run open.toml", "open.toml:2", "not valid TOML"],
             ["run SCENARIO --profile SCENARIO", "not JSON"],
             ["run SCENARIO --profile pred.json", "wrong file type: expected stepsim-profile"],
+            ["run SCENARIO --profile page", "page: error: this is a web page (HTML)"],
+            ["advise page", "page: error: this is a web page (HTML)"],
+            ["run SCENARIO --profile h100_gpt3", "unknown profile 'h100_gpt3'", "or the path of a profile: python3 -m stepsim.torch.calibrate"],
+            ["advise twice.jsonl", "a second header: several files in one"],
             ["advise SCENARIO", "not a file of JSON lines", "stepsim-run-record/1"],
             ["advise empty.jsonl", "empty.jsonl:1", "no header"],
             ["advise broken.jsonl", "broken.jsonl:"],
@@ -211,6 +218,7 @@ file = "plans/uniform.jsonl"
             ["plan played.toml --out-dir plans", "--out-dir would overwrite plans/uniform.jsonl"],
             ["plan played.toml --out plans/../plans/uniform.jsonl", "an input that the scenario reads"],
             ["trace played.toml --out plans/uniform.jsonl", "an input that the scenario reads"],
+            ["run played.toml --trace plans/uniform.jsonl", "--trace would overwrite plans/uniform.jsonl"],
             ["sweep mine.toml --over cluster.profile=caps.json --json caps.json", "--json would overwrite caps.json"],
             ["tune tuned/1.toml --verify 1 --out-dir tuned", "--out-dir would overwrite tuned/1.toml"],
             ["advise run.jsonl --plan advice/recorded.jsonl", "recorded.jsonl would overwrite an input"],

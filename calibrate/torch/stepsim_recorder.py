@@ -727,8 +727,8 @@ def _read(path):
     for number, line in enumerate(lines, 1):
         try:
             values.append(json.loads(line))
-        except ValueError as error:
-            raise ValueError(f"{path}:{number}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}:{number}: {error}") from None
     if not values or not isinstance(values[0], dict) or values[0].get("format") != FORMAT:
         raise ValueError(f"{path}:1: expected a header with \"format\": \"{FORMAT}\"")
     return values[0], values[1:]
@@ -775,11 +775,17 @@ def merge(paths, out):
     if len({other.get("host") for other, _ in files}) > 1:
         header["cores"] = 0  # Those of one host; readers lay the hosts' clocks over each other.
     header["repeats"] = 1 + complete[-1][0]
-    temporary = f"{out}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        for value in [header] + [rows[key] for key in complete]:
-            file.write(_line(value))
-    os.replace(temporary, out)
+    lines = [_line(value) for value in [header] + [rows[key] for key in complete]]
+    temporary = f"{out}.{os.getpid()}.tmp"
+    file = open(temporary, "x", encoding="utf-8")  # Never one that is there, nor through a link.
+    try:
+        with file:
+            file.writelines(lines)
+        os.replace(temporary, out)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def main():

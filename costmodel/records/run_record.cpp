@@ -126,7 +126,16 @@ void read_micro_batches(JsonReader& row, StepRecord& step) {
 }
 
 std::vector<std::int64_t> read_record_lengths(JsonReader& row) {
-  return row.has("lengths") ? row.integers("lengths") : std::vector<std::int64_t>{};
+  if (!row.has("lengths")) {
+    return {};
+  }
+  std::vector<std::int64_t> lengths = row.integers("lengths");
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 1) {
+      row.fail("lengths", i, fmt::format("{}: a sample has one token at least", lengths[i]));
+    }
+  }
+  return lengths;
 }
 
 double read_loss(JsonReader& row) {

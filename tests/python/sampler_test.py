@@ -417,7 +417,8 @@ def test_states_of_others_are_refused():
     changed["segments"][0][2] = "0" * 16
     assert "not planned as it was" in raised(sampler().load_state_dict, changed)
     for wrong in (None, {}, {"format": state["format"]}, {**state, "segments": [[2]]},
-                  {**state, "epoch": "x"}):
+                  {**state, "epoch": "x"}, {**state, "epoch": 2**31}, {**state, "epoch": 10**30},
+                  {**state, "segments": [[2, 2**31, "0"]]}, {**state, "segments": [[2**31, 1, "0"]]}):
         assert "state" in raised(sampler().load_state_dict, wrong)
     for epoch in (1 << 31, 10**30, -1, True):
         assert "state: epoch: expected a whole number from 0 up to 2^31" in raised(

@@ -21,6 +21,7 @@ struct StepTimeOptions {
   std::string links;
   std::string base;
   std::string scenario;
+  bool no_overlap = false;
   std::vector<std::string> ask;
 };
 
@@ -61,6 +62,7 @@ StepTimeImport import_of(const CommandRequest& request, const StepTimeOptions& o
   import.links = options.links;
   import.scenario = options.scenario;
   import.ask = options.ask;
+  import.no_overlap = options.no_overlap;
   import.profile = {options.out, options.base, request.command_line()};
   if (!import.model.is_one()) {
     request.fail(kOneModel);
@@ -106,6 +108,9 @@ StepcalCommand import_step_times_command() {
               "SIZE: only how many bytes of gradients there are"),
        option("bucket-cap", &O::bucket_cap, "SIZE: DDP's bucket_cap_mb; 25 MiB"),
        option("first-bucket-cap", &O::first_bucket_cap, "SIZE: of the first bucket; 1 MiB"),
+       option("no-overlap",
+              &O::no_overlap,
+              "the job reduces its gradients after the backward, not beside it"),
        option("links", &O::links, "PROFILE: whose fitted links are those of this cluster"),
        option("base", &O::base, "PROFILE: that has all else, as memory"),
        option("scenario", &O::scenario, "FILE: a scenario to write, for stepsim sweep").written(),

@@ -62,6 +62,9 @@ struct InterferenceProfile {
   std::optional<Interval> compute;
   std::optional<Interval> transfer;
   std::optional<Interval> memory_share;
+  /// [draw] `value.compute` in other fits that are as good, in the order of the recorded model's
+  /// draws; empty where it was fitted by itself.
+  std::vector<double> compute_draws = {};
   int samples = 0;
   FitErrors errors;  ///< Errors of the overlapped times; `random` leaves one sample out at a time.
 

@@ -202,6 +202,15 @@ InterferenceProfile read_interference(JsonReader reader) {
   result.compute = read_interval(reader, "compute_interval90");
   result.transfer = read_interval(reader, "transfer_interval90");
   result.memory_share = read_interval(reader, "memory_share_interval90");
+  if (reader.has("compute_draws")) {
+    result.compute_draws = reader.numbers("compute_draws");
+    for (const double draw : result.compute_draws) {
+      if (!(draw >= 0 && draw <= kMaxFactor)) {
+        reader.fail("compute_draws",
+                    fmt::format("{} is out of range; expected 0 .. {}", draw, kMaxFactor));
+      }
+    }
+  }
   result.samples = reader.has("samples") ? reader.integer_in("samples", 0, kMaxInt) : 0;
   result.errors = read_errors(reader);
   return result;

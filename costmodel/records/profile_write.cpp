@@ -89,6 +89,9 @@ Json interference_json(const InterferenceProfile& interference) {
   json["multiprocessors"] = value.multiprocessors;
   json["max_channels"] = value.max_channels;
   json["limit"] = finite(value.limit);
+  if (!interference.compute_draws.empty()) {
+    json["compute_draws"] = interference.compute_draws;
+  }
   json["samples"] = interference.samples;
   json["errors"] = errors_json(interference.errors);
   return json;

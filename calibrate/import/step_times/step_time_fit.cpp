@@ -88,6 +88,10 @@ class StepTimeFitter {
       priors_[kForward].mean = std::clamp(1 - quantile(backward, 0.5), 0.05, 0.95);
       priors_[kForward].deviation = kMeasuredShare;
     }
+    if (form == StepTimeForm::NoOverlap) {
+      constexpr double kStandsStill = 50;  // Compute beside a collective takes so much longer.
+      priors_[kInterference].mean = kStandsStill;
+    }
     for (const ComputePoint& point : job.compute) {
       if (!point.timed) {
         constexpr double kBetweenTimed = 0.1;
@@ -231,7 +235,7 @@ class StepTimeFitter {
 
   [[nodiscard]] double prior_deviation(std::size_t coefficient) const {
     constexpr double kFixed = 1e-4;
-    const bool fixed = coefficient == kInterference && form_ == StepTimeForm::Plain;
+    const bool fixed = coefficient == kInterference && form_ != StepTimeForm::Interference;
     return fixed ? kFixed : priors_[coefficient].deviation;
   }
 
@@ -454,21 +458,24 @@ StepTimeFit fit_step_times(const StepTimeTable& table,
   if (known) {
     noise.run = std::max(known->run_error, 1e-3);
   }
-  std::optional<StepTimeFit> chosen;
-  std::vector<double> errors;
-  for (const StepTimeForm form : {StepTimeForm::Plain, StepTimeForm::Interference}) {
-    if (stated && form != *stated) {
-      continue;
-    }
+  const auto fitter_of = [&](StepTimeForm form) {
     StepTimeFitter fitter(table, job, form);
     if (known) {
       fitter.know(*known);
     }
-    StepTimeFit fit = fit_with_noise(table, fitter, noise);
+    return fitter;
+  };
+  std::optional<StepTimeFit> chosen;
+  std::vector<double> errors;
+  if (stated) {
+    chosen = fit_with_noise(table, fitter_of(*stated), noise);
+  }
+  for (const StepTimeForm form : {StepTimeForm::Plain, StepTimeForm::Interference}) {
     if (stated) {
-      chosen = std::move(fit);
-      continue;
+      break;
     }
+    const StepTimeFitter fitter = fitter_of(form);
+    StepTimeFit fit = fit_with_noise(table, fitter, noise);
     const auto error = held_out_error(table, fitter, fit);
     if (!error && form != StepTimeForm::Plain) {
       break;
@@ -482,6 +489,9 @@ StepTimeFit fit_step_times(const StepTimeTable& table,
     }
   }
   chosen->held_out = errors;
+  if (!stated && errors.empty() && std::ranges::any_of(table.rows, has_several_ranks)) {
+    chosen->no_overlap = fit_with_noise(table, fitter_of(StepTimeForm::NoOverlap), noise).posterior;
+  }
   if (known) {
     chosen->ranks = std::max(chosen->ranks, known->ranks);
     chosen->nodes = std::max(chosen->nodes, known->nodes);

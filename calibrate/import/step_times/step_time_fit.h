@@ -12,8 +12,9 @@ namespace stepsim {
 
 /// How a step's time is explained.
 enum class StepTimeForm {
-  Plain,        ///< Compute goes on at full speed while gradients are reduced.
-  Interference  ///< A collective slows the compute that it overlaps.
+  Plain,         ///< Compute goes on at full speed while gradients are reduced.
+  Interference,  ///< A collective slows the compute that it overlaps.
+  NoOverlap      ///< Compute stands still while gradients are reduced, or they are after it.
 };
 
 /// A job's coefficients as fitted to its step times, with what else the times allow.
@@ -24,6 +25,9 @@ struct StepTimeFit {
   /// than three placements have several ranks.
   std::vector<double> held_out;
   Posterior posterior;
+  /// The fit without any overlap, where the rows cannot tell how much there is: the step lies
+  /// between the two.
+  std::optional<Posterior> no_overlap;
   std::vector<double> priors;  ///< [coefficient] The standard deviations before any row was seen.
   /// Standard deviations, as fractions: of compute from run to run, and of all collectives of a
   /// run together. They are the table's where it has many rows, else what published tables have.
@@ -46,7 +50,9 @@ struct StepTimeFit {
 /// of the logarithms of steps, and, where the table has them, of steps without their exposed
 /// communication; in units of the noise, those of one placement counting as half of one run. Slow
 /// outliers count with the square root of their excess. The form is Interference where that has a
-/// held-out error at least 5 % less, unless `stated` is that.
+/// held-out error at least 5 % less, unless one is `stated`. Where fewer than three placements have
+/// several ranks, nothing tells Plain from NoOverlap: the fit is Plain, and the other stands beside
+/// it.
 ///
 /// Raises InputError: a single row; only one rank was timed and no links are known; links that are
 /// slower than 12 MB/s or faster than 2 TB/s, as times in the wrong unit make them.

@@ -189,7 +189,11 @@ ImportedStepTimes import_step_times(const StepTimeImport& import) {
       bytes_or("--first-bucket-cap", import.first_bucket_cap, kDefaultFirstBucketBytes);
   const std::int64_t cap = bytes_or("--bucket-cap", import.bucket_cap, kDefaultBucketCapBytes);
   const StepTimeJob job = step_time_job(table, config_of(import.model), first, cap);
-  StepTimeFit fit = fit_step_times(table, job, read_links(import.links));
+  StepTimeFit fit =
+      fit_step_times(table,
+                     job,
+                     read_links(import.links),
+                     import.no_overlap ? std::optional(StepTimeForm::NoOverlap) : std::nullopt);
   std::vector<StepTimeQuestion> questions =
       mapped(import.ask, [&](const std::string& text) { return question_of(text, fit); });
   if (questions.empty()) {

@@ -31,6 +31,7 @@ struct StepTimeImport {
   std::string first_bucket_cap;  ///< A size; empty: DDP's default.
   std::string links;             ///< A profile whose fitted links are those of this cluster.
   std::string scenario;          ///< The file that the scenario will be written to.
+  bool no_overlap = false;       ///< The job reduces its gradients after the backward.
   std::vector<std::string> ask;  ///< "8x4", or "8x4:16" with the batch; empty: the usual questions.
   ProfileRequest profile;        ///< Without a command: the one of `stepcal import step-times`.
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -141,7 +142,12 @@ PassCost pass_of(
 Profile step_time_profile(const StepTimeFit& fit, const Profile* base) {
   Profile profile = base != nullptr ? *base : Profile();
   const std::vector<double>& mode = fit.posterior.mode;
-  const auto draws = posterior_draws(fit.posterior, kDraws, kDrawSeed);
+  // Where the rows do not tell how much overlaps, half of the draws are of the fit without any.
+  auto draws = posterior_draws(fit.posterior, fit.no_overlap ? kDraws / 2 : kDraws, kDrawSeed);
+  if (fit.no_overlap) {
+    std::ranges::copy(posterior_draws(*fit.no_overlap, kDraws / 2, kDrawSeed),
+                      std::back_inserter(draws));
+  }
   const auto passes = [&](double compute, std::span<const double> vector) {
     return compute - coefficients_of(fit, vector).optimizer_share * fit.job.shortest_s;
   };
@@ -179,7 +185,14 @@ Profile step_time_profile(const StepTimeFit& fit, const Profile* base) {
   profile.noise.drift = fit.compute_noise;
   profile.host_is_device = false;
   InterferenceProfile interference;
-  interference.value.compute = coefficients_of(fit, mode).interference;
+  if (fit.form != StepTimeForm::NoOverlap) {  // Those have ddp.overlap = false.
+    interference.value.compute = coefficients_of(fit, mode).interference;
+  }
+  if (fit.no_overlap) {
+    interference.compute_draws = mapped(draws, [&](const std::vector<double>& draw) {
+      return coefficients_of(fit, draw).interference;
+    });
+  }
   interference.samples = static_cast<int>(fit.job.compute.size());
   profile.interference = interference;
   if (profile.backend.empty()) {
@@ -214,12 +227,13 @@ std::string step_time_scenario(const StepTimeFit& fit,
       "steps = 6\nwarmup_steps = 2\n\n"
       "[cluster]\nplacement = \"{}\"\nprofile = \"{}\"\n\n"
       "[model]\nkind = \"recorded\"  # the model of the profile\n\n"
-      "[ddp]\nbucket_cap = \"{}\"\nfirst_bucket_cap = \"{}\"\n\n"
+      "[ddp]\nbucket_cap = \"{}\"\nfirst_bucket_cap = \"{}\"\n{}\n"
       "[data]\nsamples = {}\nlengths = {{ constant = {} }}{}\n",
       text_of(*largest),
       profile,
       format_bytes(Bytes(bucket_cap_bytes)),
       format_bytes(Bytes(first_bucket_bytes)),
+      fit.form == StepTimeForm::NoOverlap ? "overlap = false\n" : "",
       static_cast<std::int64_t>(std::min(wanted, kMostSamples)),
       widest.length,
       table.has_lengths ? "" : "  # the table has no lengths: a sample counts as one token");

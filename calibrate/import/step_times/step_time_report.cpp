@@ -96,7 +96,7 @@ std::string coefficients_table(const StepTimeFit& fit, const Screen& screen) {
   Table text({"coefficient", "fitted", "90 % interval", "unit", "told by the rows"});
   const std::vector<double> told = told_of_prior(fit);
   for (const Said& said : kSaid) {
-    if (said.place == kInterference && fit.form == StepTimeForm::Plain) {
+    if (said.place == kInterference && fit.form != StepTimeForm::Interference) {
       continue;
     }
     const double mode = fit.posterior.mode[said.place];
@@ -120,6 +120,26 @@ std::string coefficients_table(const StepTimeFit& fit, const Screen& screen) {
   return text.text(screen);
 }
 
+/// The 90 % interval of a step, in seconds without data; with both fits in it where the rows do not
+/// tell how much overlaps.
+std::pair<double, double> interval_of(const StepTimeFit& fit, const StepTimeQuestion& question) {
+  const auto of_fit = [&](const StepTimeFit& one) {
+    const StepTimePrediction predicted =
+        predict_step_time(one, question.compute, question.placement);
+    const double factor = std::exp(kDeviationsOf90 * predicted.deviation);
+    return std::pair(predicted.parts.step / factor, predicted.parts.step * factor);
+  };
+  auto [low, high] = of_fit(fit);
+  if (fit.no_overlap) {
+    StepTimeFit other = fit;
+    other.posterior = *fit.no_overlap;
+    const auto [other_low, other_high] = of_fit(other);
+    low = std::min(low, other_low);
+    high = std::max(high, other_high);
+  }
+  return {low, high};
+}
+
 std::string questions_table(const StepTimeFit& fit,
                             const StepTimeTable& table,
                             std::span<const StepTimeQuestion> questions,
@@ -128,11 +148,12 @@ std::string questions_table(const StepTimeFit& fit,
   for (const StepTimeQuestion& question : questions) {
     const StepTimePrediction one = predict_step_time(fit, question.compute, question.placement);
     const double step = one.parts.step + fit.job.data_s;
-    const double factor = std::exp(kDeviationsOf90 * one.deviation);
+    const auto [low, high] = interval_of(fit, question);
     text.add({text_of(question.placement),
               batch_text(fit, question.compute, table.has_lengths),
               fmt::format("{:.1f}", 1e3 * step),
-              fmt::format("{:.1f} to {:.1f}", 1e3 * step / factor, 1e3 * step * factor),
+              fmt::format(
+                  "{:.1f} to {:.1f}", 1e3 * (low + fit.job.data_s), 1e3 * (high + fit.job.data_s)),
               fmt::format("{:.1f}", 1e3 * (one.parts.sync - fit.job.rest_s))});
   }
   return text.text(screen);
@@ -176,6 +197,14 @@ std::string step_time_report(const StepTimeFit& fit,
   }
   text += "\n" + coefficients_table(fit, screen) + "\n";
   text += questions_table(fit, table, questions, screen) + assumed_order(fit, questions);
+  if (fit.no_overlap) {
+    text +=
+        "note: these rows do not tell how much of the communication the backward hides. The steps "
+        "are\n"
+        "those of perfect overlap, the intervals reach to none. Time three placements of several "
+        "ranks,\n"
+        "or say --no-overlap where the job reduces after the backward\n";
+  }
   if (!next.empty()) {
     const NextRun& best = next.front();
     const auto batches = mapped(best.run.compute, [&](std::size_t compute) {

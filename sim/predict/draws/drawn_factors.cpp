@@ -83,6 +83,15 @@ CostFactors drawn_factors(const Run& run, const PassDraws& draws, ErrorDraws& er
   return factors;
 }
 
+std::optional<double> drawn_slowdown(const Run& run, ErrorDraws& errors) {
+  const auto& measured = run.profile().interference;
+  if (!measured || measured->compute_draws.empty() || run.scenario().interference_given ||
+      !prices_recorded_model(run.scenario(), run.profile())) {
+    return std::nullopt;
+  }
+  return drawn_ratio(measured->compute_draws, errors.place("passes"));
+}
+
 std::vector<double> drawn_sizes(const Run& run, ErrorDraws& errors) {
   constexpr int kOctaves = 41;  // Up to 1 TiB.
   const double error = run.pricer().collective_error();

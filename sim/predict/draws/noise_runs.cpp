@@ -51,6 +51,9 @@ bool interference_is_unknown(const Run& run) {
 /// its stated strength is off, or where nobody says anything, it is half-normal.
 double drawn_interference_factor(const Run& run, double effect, ErrorDraws& errors) {
   const Scenario& scenario = run.scenario();
+  if (const auto slowdown = drawn_slowdown(run, errors)) {
+    return 1 + *slowdown / (1 + *slowdown) * effect;  // The part of the overlap that is lost.
+  }
   if (interference_is_unknown(run)) {
     return 1 + kUnknownInterference * std::abs(errors.normal("interference")) * effect;
   }

@@ -183,6 +183,28 @@ TEST_CASE("planted step times of 500 random clusters: 90 % intervals hold what t
   CHECK(covered_coefficients <= 0.97 * coefficients);
 }
 
+TEST_CASE("how much overlaps is told by three placements of several ranks, and else drawn") {
+  const PlantedCluster cluster(7, {0.01, 0.02});
+  const auto fitted = [&](const StepTimeTable& table) {
+    return fit_step_times(table, planted_job(table, cluster.truth.job.model));
+  };
+  CHECK_FALSE(fitted(cluster.table).no_overlap.has_value());
+  StepTimeTable few = cluster.table;
+  std::erase_if(few.rows, [](const StepTimeRow& row) { return row.placement.ranks() > 2; });
+  const StepTimeFit fit = fitted(few);
+  REQUIRE(fit.no_overlap.has_value());
+  const Profile profile = step_time_profile(fit, nullptr);
+  REQUIRE(profile.interference->compute_draws.size() == profile.links->draws.size());
+  const auto without = std::ranges::count_if(profile.interference->compute_draws,
+                                             [](double slowdown) { return slowdown > 10; });
+  CHECK(2 * static_cast<std::size_t>(without) == profile.links->draws.size());
+  // Whoever states it has it.
+  const StepTimeFit stated =
+      fit_step_times(few, planted_job(few, cluster.truth.job.model), {}, StepTimeForm::NoOverlap);
+  CHECK_FALSE(stated.no_overlap.has_value());
+  CHECK(step_time_profile(stated, nullptr).interference->value.compute == 0);
+}
+
 TEST_CASE("two nodes tell nothing of three: a prior of their ratio does, and is not the rows") {
   PlantedCluster cluster(7, {0.01, 0.02});
   const StepTimeFit all =

@@ -36,6 +36,33 @@ def imported(folder, *arguments, table=FIVE_LINES):
     )  # fmt: skip
 
 
+def steps_of(folder, length):
+    run(STEPSIM, "run", "job.toml", "--policy", "batch_4", "--set", "cluster.placement=2", "--set",
+        f"data.lengths={{constant={length}}}", "--json", "run.json", folder=folder)
+    (one,) = json.loads(pathlib.Path(folder, "run.json").read_text())["predictions"]
+    return one["summary"]["step_time_ms"]
+
+
+def test_one_row_of_two_ranks_does_not_tell_how_much_overlaps():
+    # Two cards without peer access: 150.1 and 177.1 ms were measured at lengths 128 and 256.
+    table = "placement,batch,length,step_ms\n1,4,128,48.9\n1,4,256,76.1\n1,4,512,145.2\n2,4,512,246.0\n"
+    measured = {128: 150.1, 256: 177.1}
+    with tempfile.TemporaryDirectory() as folder:
+        text = imported(folder, "--preset", "gpt2-small", table=table)
+        assert "do not tell how much of the communication the backward hides" in text, text
+        for length, ms in measured.items():
+            low, high = steps_of(folder, length)["interval90"]
+            assert low < ms < high and high < 1.5 * ms, (length, low, high)
+        text = imported(folder, "--preset", "gpt2-small", "--no-overlap", table=table)
+        assert "do not tell how much" not in text, text
+        assert "overlap = false" in pathlib.Path(folder, "job.toml").read_text()
+        for length, ms in measured.items():
+            step = steps_of(folder, length)
+            assert abs(step["mean"] / ms - 1) < 0.02, (length, step)
+            low, high = step["interval90"]
+            assert low < ms < high, (length, low, high)
+
+
 def test_five_lines_by_hand_predict_other_placements():
     with tempfile.TemporaryDirectory() as folder:
         text = imported(folder, "--preset", "bert-base")

@@ -215,20 +215,16 @@ bool drifts(const StepTimeSummary& step) {
   return step.same_hour_high90 - step.same_hour_low90 < kMuch * (step.high90 - step.low90);
 }
 
-/// "the intervals hold at any hour of this machine; …": empty where its drift is not in them.
-std::string same_hour_text(const std::vector<const Prediction*>& predictions) {
-  const auto drifting = std::ranges::find_if(
-      predictions, [](const auto* one) { return drifts(one->summary.step_time_ms); });
-  if (drifting == predictions.end()) {
-    return "";
-  }
-  const StepTimeSummary& step = (*drifting)->summary.step_time_ms;
-  return fmt::format(
-      "The intervals hold at any hour of this machine. In the hour of its calibration, {} takes {} "
-      "to {} ms.\n",
-      (*drifting)->policy,
-      step_ms_text(step.same_hour_low90),
-      step_ms_text(step.same_hour_high90));
+/// What the machine's drift does to the interval; empty where it does not make it much wider.
+std::string same_hour_text(const Prediction& prediction) {
+  const StepTimeSummary& step = prediction.summary.step_time_ms;
+  return drifts(step) ? fmt::format(
+                            "The intervals hold at any hour of this machine. In the hour of its "
+                            "calibration, {} takes {} to {} ms.\n",
+                            prediction.policy,
+                            step_ms_text(step.same_hour_low90),
+                            step_ms_text(step.same_hour_high90))
+                      : "";
 }
 
 }  // namespace
@@ -319,8 +315,8 @@ std::string compare_text(const Scenario& scenario,
     text += "! does not fit into memory: not a choice\n";
   }
   text += "\n" + painted(recommendation_text(recommendation), Paint::Strong, screen) + "\n";
-  text += same_hour_text(ranked);
   if (const Prediction* best = recommended(scenario, predictions)) {
+    text += same_hour_text(*best);
     text += needs_text(best->policy, training_needs(scenario, *best));
   }
   return text + training_text(ranked, screen) + planning_text(predictions, planning_seconds) +

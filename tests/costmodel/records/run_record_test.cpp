@@ -46,7 +46,7 @@ StepRecord random_step(int repeat, int step, int rank, RandomValues& draw) {
     record.micro_batch_max_lengths = record.micro_batch_samples;
   }
   for (int i = draw.whole(3); i > 0; --i) {
-    record.lengths.push_back(draw.whole(512));
+    record.lengths.push_back(1 + draw.whole(512));
   }
   for (int i = draw.whole(3); i > 0; --i) {
     record.buckets.push_back({draw.whole(1 << 30), draw.real(), draw.real()});
@@ -100,6 +100,12 @@ std::string record_error_after(const std::string& from, const std::string& to) {
 }
 
 }  // namespace
+
+TEST_CASE("a sample without tokens is refused by its line") {
+  CHECK(record_error_after("[1,2]", "[1,0]")
+            .find("run.jsonl:3: error: lengths[1]: 0: a sample has "
+                  "one token at least") != std::string::npos);
+}
 
 TEST_CASE("a run record reads back as it was written") {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {

@@ -18,9 +18,9 @@ namespace stepsim {
 /// is normal, but a few outliers do not change it. `values` is not empty.
 [[nodiscard]] double robust_deviation(const std::vector<double>& values);
 
-/// By what the standard error of a mean of so few values is multiplied before it is used as a normal
-/// distribution's deviation: its 90 % interval is then Student's, since the error was itself told by
-/// so few. Values: at least 2.
+/// By what the standard error of a mean of so few values is multiplied before it is used as a
+/// normal distribution's deviation: its 90 % interval is then Student's, since the error was itself
+/// told by so few. Values: at least 2.
 [[nodiscard]] double student_widening(std::size_t values);
 
 /// 41 evenly spaced quantiles of the values over the mean of draws between them. The last is chosen

@@ -50,7 +50,7 @@ int version_number(const std::string& text) {
 bool has_rules(int torch, DdpRules stated) {
   constexpr int kUnlimitedFirst = 113;
   constexpr int kLastOld = 204;
-  return stated == DdpRules::Torch18     ? torch < kUnlimitedFirst
+  return stated == DdpRules::Torch18  ? torch < kUnlimitedFirst
          : stated == DdpRules::Newest ? torch > kLastOld
                                       : torch >= kUnlimitedFirst;
 }

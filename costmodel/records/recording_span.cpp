@@ -1,6 +1,7 @@
 #include "costmodel/records/recording_span.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 
 #include <nlohmann/json.hpp>
@@ -12,7 +13,7 @@ namespace {
 
 /// A host's clock begins again when it starts anew, which the date tells.
 bool on_one_day(const std::string& a, const std::string& b) {
-  constexpr std::int64_t kDay = 24 * 3600;
+  constexpr std::int64_t kDay = 86'400;  // Seconds.
   const auto first = parse_utc(a);
   const auto second = parse_utc(b);
   return first && second && std::abs(*first - *second) <= kDay;

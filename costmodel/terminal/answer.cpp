@@ -69,7 +69,7 @@ std::string Answer::json_text() const {
 int write_answer(const std::string& program, const Answer& answer) {
   const Outputs& outputs = answer.outputs;
   for (const std::string& warning : answer.warnings) {
-    print_message(program + ": warning: " + warning);
+    print_message(fmt::format("{}: warning: {}", program, warning));
   }
   if (answer.text && !outputs.quiet) {
     Screen screen = output_screen();

@@ -44,7 +44,7 @@ struct Answer {
 
   /// Writes the JSON as it stands in a file. Names come from files of others: bytes that are not
   /// UTF-8 are replaced.
-  void write_json(const TextSink& sink) const;
+  void write_json(const TextSink& out) const;
   [[nodiscard]] std::string json_text() const;
 };
 

@@ -68,7 +68,7 @@ std::string printed(const std::string& text, const Screen& screen) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t mark = screen.colour ? next_mark(text, at) : text.size();
-    result += without_controls(std::string_view(text).substr(at, mark - at));
+    result += without_controls(text.substr(at, mark - at));
     at = mark;
     if (mark < text.size()) {
       result += '\x1b';

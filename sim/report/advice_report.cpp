@@ -40,10 +40,6 @@ std::string price_text(const Advice& advice, double hours) {
                                : "";
 }
 
-std::string step_ms_text(double ms) {
-  return ms < 100 ? fmt::format("{:.2f}", ms) : fmt::format("{:.0f}", ms);
-}
-
 const Prediction& best_of(const Scenario& scenario, const Advice& advice) {
   const Prediction* best = recommended(scenario, advice.predictions);
   return best != nullptr ? *best : current_of(advice);

@@ -21,6 +21,10 @@ std::string signed_percent(double fraction) {
   return fmt::format("{:+.1f} %", fraction * 100);
 }
 
+std::string step_ms_text(double ms) {
+  return ms < 100 ? fmt::format("{:.2f}", ms) : fmt::format("{:.0f}", ms);
+}
+
 std::string interval(double low, double high) {
   return three_digits(low) + "-" + three_digits(high);
 }

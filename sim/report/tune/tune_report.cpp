@@ -116,6 +116,7 @@ std::vector<TuneRow> rows_of(const TuneSpace& space,
                              const std::vector<TunedPoint>& points,
                              const char* list) {
   std::vector<TuneRow> rows;
+  rows.reserve(points.size());
   for (const TunedPoint& point : points) {
     rows.push_back({&space, &point, list, static_cast<std::int64_t>(rows.size()) + 1});
   }

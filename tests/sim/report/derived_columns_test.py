@@ -146,6 +146,9 @@ def check_csv(text, result):
         times = s["step_time_ms"]
         figures.update({f"step_ms_{key}": times[key] for key in ("mean", "p50", "p95", "p99", "max")})
         figures["step_ms_low90"], figures["step_ms_high90"] = times["interval90"]
+        hour = times["interval90_same_hour"]
+        figures["step_ms_same_hour_low90"], figures["step_ms_same_hour_high90"] = hour
+        assert hour[1] - hour[0] <= 1.0001 * (times["interval90"][1] - times["interval90"][0]), times
         spreads = s["std_over_ranks"]
         figures["step_ms_std_over_ranks"] = spreads["step_time_ms"]
         figures["padded_tokens_std_over_ranks"] = spreads["padded_tokens"]

@@ -309,7 +309,9 @@ TEST_CASE("kernels of ROCm have their classes") {
       {Elementwise, "SubTensorOpWithScalar1d"},
       {Reduction, "void rocprim::detail::block_reduce_kernel<…>"},
   };
-  for (const auto& [kind, name] : names) {
+  for (const auto& one : names) {
+    const auto& kind = one.first;
+    const auto& name = one.second;
     CAPTURE(name);
     CHECK(name_of(class_of_kernel(name)) == name_of(kind));
   }
@@ -332,7 +334,9 @@ TEST_CASE("lists that are no events, and files that are no traces, are refused w
       {"version https://git-lfs.github.com/spec/v1\noid sha256:0", "git lfs pull"},
       {std::string("\xff\xfe[\0]\0", 6), "this is UTF-16"},
   };
-  for (const auto& [content, reason] : said) {
+  for (const auto& one : said) {
+    const auto& content = one.first;
+    const auto& reason = one.second;
     CAPTURE(reason);
     CHECK_THROWS_WITH_AS(
         (void)read_text_trace(content), doctest::Contains(reason.c_str()), InputError);

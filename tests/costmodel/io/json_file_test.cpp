@@ -341,7 +341,9 @@ TEST_CASE("a file that is known to be none of ours is refused by what it is") {
       {"PK\x03\x04...", "this is a zip archive"},
       {"SQLite format 3", "Nsight Systems"},
   };
-  for (const auto& [text, reason] : files) {
+  for (const auto& one : files) {
+    const auto& text = one.first;
+    const auto& reason = one.second;
     CAPTURE(reason);
     const std::string path = written("f", text);
     CHECK(error_of([&] { (void)read_text(path); }).find(reason) != std::string::npos);

@@ -90,6 +90,10 @@ def main():
     runpy.run_path(sys.argv[0], run_name="__main__")
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()  # Else its threads may end a process that has done its work.
+    # A fork of a process with threads: where PyTorch 2.6's own are torn down, it sometimes hangs.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

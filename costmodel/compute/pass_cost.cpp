@@ -13,7 +13,7 @@ namespace stepsim {
 namespace {
 
 constexpr std::string_view kPairs = "tokens*length";
-constexpr std::string_view kSegment = "samples:";
+constexpr std::string_view kSampleSegment = "samples:";
 constexpr std::string_view kTokenSegment = "tokens:";
 
 std::int64_t tokens_of(const BatchShape& batch, bool varlen) {
@@ -26,42 +26,22 @@ double pairs_of(const BatchShape& batch, bool varlen) {
              : static_cast<double>(batch.padded_tokens()) * static_cast<double>(batch.max_length);
 }
 
-/// Returns the samples within the bounds of "samples:A-B"; nothing when that is no such feature.
-std::optional<double> samples_between(std::string_view feature, double samples) {
-  if (feature.substr(0, kSegment.size()) != kSegment) {
-    return std::nullopt;
-  }
-  feature.remove_prefix(kSegment.size());
+/// Returns the bounds of "NAME:A-B", of which B may be left out; nothing when that is no such
+/// feature.
+std::optional<std::pair<double, double>> bounds_of(std::string_view feature,
+                                                   std::string_view name) {
   const std::size_t dash = feature.find('-');
-  if (dash == std::string_view::npos) {
+  if (!feature.starts_with(name) || dash == std::string_view::npos) {
     return std::nullopt;
   }
   const std::string_view until = feature.substr(dash + 1);
-  const auto low = parse_number<double>(feature.substr(0, dash));
+  const auto low = parse_number<double>(feature.substr(name.size(), dash - name.size()));
   const auto high = until.empty() ? std::optional(std::numeric_limits<double>::infinity())
                                   : parse_number<double>(until);
   if (!low || !high || *low < 0 || !(*high > *low)) {
     return std::nullopt;
   }
-  return std::clamp(samples, *low, *high) - *low;
-}
-
-/// Returns the tokens between the bounds of "tokens:A-B"; nothing when that is no such feature.
-std::optional<double> tokens_between(std::string_view feature, double tokens) {
-  if (feature.substr(0, kTokenSegment.size()) != kTokenSegment) {
-    return std::nullopt;
-  }
-  feature.remove_prefix(kTokenSegment.size());
-  const std::size_t dash = feature.find('-');
-  if (dash == std::string_view::npos) {
-    return std::nullopt;
-  }
-  const auto low = parse_number<double>(feature.substr(0, dash));
-  const auto high = parse_number<double>(feature.substr(dash + 1));
-  if (!low || !high || *low < 0 || !(*high > *low)) {
-    return std::nullopt;
-  }
-  return (std::clamp(tokens, *low, *high) - *low) * std::max(1.0, tokens / *high);
+  return std::pair(*low, *high);
 }
 
 /// Returns how far a value lies outside a range, as a factor; at most 1 inside.
@@ -91,11 +71,14 @@ double pass_feature(std::string_view feature, const BatchShape& batch, bool varl
       return std::max(0.0, pairs_of(batch, varlen) - *from);
     }
   }
-  if (const auto between = samples_between(feature, static_cast<double>(batch.samples))) {
-    return *between;
+  if (const auto samples = bounds_of(feature, kSampleSegment)) {
+    return std::clamp(static_cast<double>(batch.samples), samples->first, samples->second) -
+           samples->first;
   }
-  if (const auto between = tokens_between(feature, static_cast<double>(tokens_of(batch, varlen)))) {
-    return *between;
+  if (const auto part = bounds_of(feature, kTokenSegment); part && std::isfinite(part->second)) {
+    const auto tokens = static_cast<double>(tokens_of(batch, varlen));
+    return (std::clamp(tokens, part->first, part->second) - part->first) *
+           std::max(1.0, tokens / part->second);
   }
   throw InputError(
       "unknown feature '{}' of a pass; known: 1, samples, samples:A-B, tokens, tokens:A-B, "

@@ -55,8 +55,8 @@ struct StepTimeSummary {
   double max = 0;
   double low90 = 0;  ///< 90 % interval of the mean, at any hour of the machine.
   double high90 = 0;
-  /// The same with the machine as fast as while its costs were recorded: without their drift, which
-  /// runs beside the recording, and differences of two predictions, do not have.
+  /// This interval leaves the machine's drift out: it holds for runs beside the recording of the
+  /// costs, when the machine was as fast.
   double same_hour_low90 = 0;
   double same_hour_high90 = 0;
 };

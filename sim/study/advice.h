@@ -73,7 +73,7 @@ struct AdviceOption {
 struct RecordedSteps {
   double mean_ms = 0;
   double median_ms = 0;
-  /// Of the time of forward and backward, the share in which the computing thread had a processor;
+  /// The computing thread had a processor in this share of the time of forward and backward;
   /// absent where the record does not say.
   std::optional<double> processor_share;
 };

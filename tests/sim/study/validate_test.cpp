@@ -166,7 +166,7 @@ TEST_CASE("a run that takes just the predicted times has no error, however often
 }
 
 TEST_CASE("quantiles of a record of some of the steps are of those steps") {
-  // Of 10 and 30 ms the longer one was recorded; noise makes every step a fifth longer.
+  // The longer step of 10 and 30 ms was recorded, and noise makes every step a fifth longer.
   Prediction prediction = predicted("a", 10);
   for (RankStepResult& row : prediction.steps) {
     row.step_ms *= row.step == 2 ? 3 : 1;

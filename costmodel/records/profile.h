@@ -34,6 +34,20 @@ struct StallNoise {
   bool operator==(const StallNoise&) const = default;
 };
 
+/// What other programs took of the processors while steps were recorded.
+struct CrowdedMachine {
+  /// Wall over processor time of the recorded forwards, beyond what sharing cores with other ranks
+  /// makes of it; 1: the ranks had the machine for themselves, or it is not known.
+  double slowed = 1;
+  /// Standard deviation of the logarithm of `slowed` among runs as long as the recorded one.
+  double run_spread = 0;
+
+  /// So much that it should be said.
+  [[nodiscard]] bool is_crowded() const { return slowed > 1; }
+
+  bool operator==(const CrowdedMachine&) const = default;
+};
+
 /// Machine noise seen while calibrating, as fractions of a step.
 struct NoiseProfile {
   double step_jitter = 0;       ///< Standard deviation of single steps around their median.
@@ -49,6 +63,7 @@ struct NoiseProfile {
   /// has confirmed them. It widens the interval of the step time and leaves gains as they are.
   double other_models = 0;
   StallNoise stalls = {};
+  CrowdedMachine crowded = {};
 
   bool operator==(const NoiseProfile&) const = default;
 };

@@ -140,6 +140,15 @@ void read_stalls(JsonReader stalls, StallNoise& profile) {
   }
 }
 
+void read_crowded(JsonReader crowded, CrowdedMachine& profile) {
+  constexpr double kMostSlowed = 1e6;
+  profile.slowed = crowded.number("slowed");
+  if (!(profile.slowed >= 1 && profile.slowed <= kMostSlowed)) {
+    crowded.fail("slowed", fmt::format("expected 1 to {}", kMostSlowed));
+  }
+  profile.run_spread = crowded.not_negative_or("run_spread", 0);
+}
+
 void read_machine(JsonReader& root, Profile& profile) {
   profile.memory_capacity = Bytes(root.integer_or("memory_capacity_bytes", 0));
   if (profile.memory_capacity < Bytes(0)) {
@@ -171,6 +180,9 @@ void read_machine(JsonReader& root, Profile& profile) {
     read_step_quantiles(noise, profile.noise);
     if (noise.has("stalls")) {
       read_stalls(noise.object("stalls"), profile.noise.stalls);
+    }
+    if (noise.has("crowded")) {
+      read_crowded(noise.object("crowded"), profile.noise.crowded);
     }
   }
 }
@@ -219,7 +231,7 @@ InterferenceProfile read_interference(JsonReader reader) {
 /// Whether the format names a version that this program reads: any up to the newest one, which the
 /// last form of cost may have added.
 bool is_known_format(std::string_view format) {
-  int newest = std::max(kRecordedHostVersion, kPaddingVersion);
+  int newest = std::max(kCrowdedVersion, kPaddingVersion);
   for (const CostFormRow& row : cost_form_rows()) {
     newest = std::max(newest, row.since_version);
   }

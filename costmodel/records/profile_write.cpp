@@ -34,6 +34,9 @@ std::string format_of(const Profile& profile) {
   if (profile.recorded && profile.recorded->launch_seconds > 0) {
     version = kRecordedHostVersion;
   }
+  if (profile.noise.crowded.is_crowded()) {
+    version = kCrowdedVersion;
+  }
   return fmt::format("{}{}", kProfileFormat, version);
 }
 
@@ -166,6 +169,10 @@ void write_profile(const std::string& path, const Profile& profile) {
   if (profile.noise.stalls.per_step > 0) {
     noise["stalls"] = {{"per_step", finite(profile.noise.stalls.per_step)},
                        {"seconds", numbers_json(profile.noise.stalls.seconds)}};
+  }
+  if (profile.noise.crowded.is_crowded()) {
+    noise["crowded"] = {{"slowed", finite(profile.noise.crowded.slowed)},
+                        {"run_spread", finite(profile.noise.crowded.run_spread)}};
   }
   std::string text = "{\n";
   const auto member = [&text](std::string_view key, const std::string& value, bool last = false) {

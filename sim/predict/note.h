@@ -115,6 +115,12 @@ struct OptimizerOfAdamw {
 /// peaks hold parameters, gradients and the optimizer's state alone.
 struct ActivationsNotCounted {};
 
+/// The steps that the profile was made of took longer than their processor time, since other
+/// programs ran; see CrowdedMachine.
+struct RecordedBesideOthers {
+  double slowed = 1;
+};
+
 /// A fact that the user of a prediction should know. Reports put it into words
 /// (sim/report/notes.h).
 using Note = std::variant<SizesBeyondMeasured,
@@ -134,6 +140,7 @@ using Note = std::variant<SizesBeyondMeasured,
                           TimesOfAnyBatch,
                           DefaultCapStated,
                           OptimizerOfAdamw,
-                          ActivationsNotCounted>;
+                          ActivationsNotCounted,
+                          RecordedBesideOthers>;
 
 }  // namespace stepsim

@@ -59,6 +59,12 @@ struct StepTimeSummary {
   /// costs, when the machine was as fast.
   double same_hour_low90 = 0;
   double same_hour_high90 = 0;
+
+  /// The interval in the hour of the calibration is known, and much the narrower one.
+  [[nodiscard]] bool drifts() const {
+    constexpr double kMuch = 0.8;
+    return same_hour_high90 > 0 && same_hour_high90 - same_hour_low90 < kMuch * (high90 - low90);
+  }
 };
 
 /// The figures of one policy: means over the steady steps and, where noise was drawn, over the runs

@@ -142,6 +142,10 @@ void add_host_bound(const Run& run, std::vector<Note>& notes) {
 
 void add_notes(const Run& run, Prediction& prediction) {
   std::vector<Note>& notes = prediction.notes;
+  const CrowdedMachine& crowded = run.profile().noise.crowded;
+  if (crowded.is_crowded() && prices_recorded_model(run.scenario(), run.profile())) {
+    notes.emplace_back(RecordedBesideOthers{crowded.slowed});
+  }
   add_price_notes(run, notes);
   if (auto differences = other_settings(run.scenario(), run.profile()); !differences.empty()) {
     notes.emplace_back(OtherSettings{std::move(differences)});

@@ -65,12 +65,17 @@ std::string step_line(const Advice& advice) {
     most = counts && (most == nullptr || saving.saves_ms > most->saves_ms) ? &saving : most;
   }
   return fmt::format(
-      "{} ms with {} (90 % interval {} to {}; recorded {} ms): {}; {} of the tokens are "
+      "{} ms with {} (90 % interval {} to {}{}; recorded {} ms): {}; {} of the tokens are "
       "padding{}",
       step_ms_text(step),
       now.policy,
       step_ms_text(summary.step_time_ms.low90),
       step_ms_text(summary.step_time_ms.high90),
+      summary.step_time_ms.drifts()
+          ? fmt::format(" at any hour, {} to {} in the hour of the recording",
+                        step_ms_text(summary.step_time_ms.same_hour_low90),
+                        step_ms_text(summary.step_time_ms.same_hour_high90))
+          : "",
       step_ms_text(advice.steps.mean_ms),
       parts,
       percent(summary.padding_ratio()),
@@ -106,7 +111,10 @@ std::string doubt_line(const Advice& advice) {
   const StepTimeSummary& step = current_of(advice).summary.step_time_ms;
   const double recorded = advice.steps.mean_ms;
   constexpr double kWorthSaying = 0.1;  // Intervals of a few clean steps are narrower than this.
-  const bool is_inside = step.low90 <= recorded && recorded <= step.high90;
+  // The record is of the hour that the fit is of.
+  const double low = step.drifts() ? step.same_hour_low90 : step.low90;
+  const double high = step.drifts() ? step.same_hour_high90 : step.high90;
+  const bool is_inside = low <= recorded && recorded <= high;
   if (recorded <= 0 || is_inside || std::abs(recorded / step.mean - 1) < kWorthSaying) {
     return "";
   }
@@ -115,10 +123,22 @@ std::string doubt_line(const Advice& advice) {
       "their "
       "own batches: all below may be off by as much. {}",
       step_ms_text(recorded),
-      recorded > step.high90 ? "longer" : "less",
-      step_ms_text(step.low90),
-      step_ms_text(step.high90),
+      recorded > high ? "longer" : "less",
+      step_ms_text(low),
+      step_ms_text(high),
       reason_text(advice.steps));
+}
+
+/// What to know where other programs ran; empty where none did.
+std::string crowded_line(const CrowdedMachine& crowded) {
+  return crowded.is_crowded()
+             ? fmt::format(
+                   "other programs kept the machine busy while this was recorded: steps took "
+                   "{:.2f} times their processor time. All below is for as busy a machine; the "
+                   "order of policies may be another on an idle one. Record again while nothing "
+                   "else runs",
+                   crowded.slowed)
+             : "";
 }
 
 std::string policy_line(const Scenario& scenario, const Advice& advice) {
@@ -343,6 +363,9 @@ std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& ad
   std::vector<std::string> lines;
   if (const std::string doubt = doubt_line(advice); !doubt.empty()) {
     lines.push_back("check first:  " + doubt);
+  }
+  if (const std::string crowded = crowded_line(advice.crowded); !crowded.empty()) {
+    lines.push_back("check first:  " + crowded);
   }
   lines.insert(lines.end(),
                {"your step:    " + step_line(advice),

@@ -117,6 +117,13 @@ struct Words {
         note.launch_assumed ? "say what a launch takes (host.launch)"
                             : "larger batches cost little");
   }
+  std::string operator()(const RecordedBesideOthers& note) const {
+    return fmt::format(
+        "other programs kept the machine busy while the steps were recorded, which took {:.2f} "
+        "times their processor time: predictions are for as busy a machine, and intervals reach "
+        "from an idle one to one with twice as much else to do",
+        note.slowed);
+  }
   std::string operator()(const PricesNotMeasured& note) const {
     return "prices of compute: " + printable(note.origin, std::string::npos);
   }

@@ -209,22 +209,16 @@ Table ranks_table(const Prediction& prediction) {
   return table;
 }
 
-/// The interval in the hour of the calibration is much the narrower one.
-bool drifts(const StepTimeSummary& step) {
-  constexpr double kMuch = 0.8;
-  return step.same_hour_high90 - step.same_hour_low90 < kMuch * (step.high90 - step.low90);
-}
-
 /// What the machine's drift does to the interval; empty where it does not make it much wider.
 std::string same_hour_text(const Prediction& prediction) {
   const StepTimeSummary& step = prediction.summary.step_time_ms;
-  return drifts(step) ? fmt::format(
-                            "The intervals hold at any hour of this machine. In the hour of its "
-                            "calibration, {} takes {} to {} ms.\n",
-                            prediction.policy,
-                            step_ms_text(step.same_hour_low90),
-                            step_ms_text(step.same_hour_high90))
-                      : "";
+  return step.drifts() ? fmt::format(
+                             "The intervals hold at any hour of this machine. In the hour of its "
+                             "calibration, {} takes {} to {} ms.\n",
+                             prediction.policy,
+                             step_ms_text(step.same_hour_low90),
+                             step_ms_text(step.same_hour_high90))
+                       : "";
 }
 
 }  // namespace
@@ -240,7 +234,7 @@ std::string run_text(const Scenario& scenario,
                       s.step_time_ms.mean,
                       s.step_time_ms.low90,
                       s.step_time_ms.high90);
-  if (drifts(s.step_time_ms)) {
+  if (s.step_time_ms.drifts()) {
     text += fmt::format("                   {:.3f} to {:.3f} in the hour of its calibration\n",
                         s.step_time_ms.same_hour_low90,
                         s.step_time_ms.same_hour_high90);

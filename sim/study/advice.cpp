@@ -216,6 +216,7 @@ AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit) {
   training.known.steps =
       recorded_steps(first, std::max(training.scenario.warmup_steps, first.warmup_steps));
   training.known.stalls = training.profile.noise.stalls;
+  training.known.crowded = training.profile.noise.crowded;
   training.known.price_per_hour = question.price_per_hour;
   return training;
 }

@@ -84,6 +84,7 @@ struct Advice {
   std::string recorded;                  ///< The policy that runs now; the first where unknown.
   RecordedSteps steps;                   ///< Its steps as they were recorded.
   StallNoise stalls;                     ///< What now and then holds up a step, in all figures.
+  CrowdedMachine crowded;                ///< What other programs took while it was recorded.
   CapAdvice caps;                        ///< Of the best policy.
   std::vector<AdviceOption> options;     ///< What runs now first; only what differs from it.
   Blame blame;                           ///< Of the recorded policy.

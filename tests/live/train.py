@@ -109,6 +109,7 @@ def main():
         run.recorder.close()
         run.planted.close(dist.get_rank())
     dist.barrier()  # gloo aborts a rank that ends while another one still talks to it.
+    dist.destroy_process_group()  # PyTorch 2.15 may abort where its threads outlive the interpreter.
 
 
 if __name__ == "__main__":

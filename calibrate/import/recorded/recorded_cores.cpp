@@ -54,6 +54,35 @@ double least_rest(const RunRecord& record,
   return least;
 }
 
+/// Milliseconds of a forward.
+struct ForwardTimes {
+  double wall = 0;
+  double processor = 0;
+};
+
+double wall_over_processor(std::span<const ForwardTimes> times) {
+  return sum_of(times, [](const ForwardTimes& one) { return one.wall; }) /
+         sum_of(times, [](const ForwardTimes& one) { return one.processor; });
+}
+
+/// The standard deviation of ln(wall over processor time) of runs of as many steps, from what
+/// eighths of them differ; 0 for fewer than two steps an eighth.
+double spread_between_runs(std::span<const ForwardTimes> times) {
+  constexpr std::size_t kParts = 8;
+  const std::size_t size = times.size() / kParts;
+  if (size < 2) {
+    return 0;
+  }
+  std::vector<double> parts;
+  for (std::size_t i = 0; i < kParts; ++i) {
+    parts.push_back(std::log(wall_over_processor(times.subspan(i * size, size))));
+  }
+  const double average = sum_of(parts, [](const double part) { return part; }) / kParts;
+  const double squares =
+      sum_of(parts, [&](const double part) { return (part - average) * (part - average); });
+  return std::sqrt(squares / (kParts - 1) / kParts);
+}
+
 }  // namespace
 
 bool has_processor_times(const RunRecord& record) {
@@ -121,6 +150,28 @@ std::vector<double> core_factors(const RunRecord& record, double cores) {
     }
   }
   return factors;
+}
+
+CrowdedMachine crowded_machine(std::span<const RecordedRun> runs, double cores) {
+  constexpr double kCrowded = 1.1;
+  std::map<int, std::vector<ForwardTimes>> by_rank;
+  for (const RecordedRun& run : runs) {
+    const std::vector<double> factors = core_factors(run.record, cores);
+    for (std::size_t i = 0; i < factors.size(); ++i) {
+      const StepRecord& row = run.record.steps[i];
+      if (row.step >= run.record.warmup_steps && row.forward_cpu_ms > 0) {
+        by_rank[row.rank].push_back({row.forward_ms, row.forward_cpu_ms * factors[i]});
+      }
+    }
+  }
+  CrowdedMachine crowded;
+  for (const auto& [rank, times] : by_rank) {
+    const double slowed = wall_over_processor(times);
+    if (rank == by_rank.begin()->first || slowed < crowded.slowed) {
+      crowded = {slowed, spread_between_runs(times)};
+    }
+  }
+  return crowded.slowed < kCrowded ? CrowdedMachine{} : crowded;
 }
 
 }  // namespace stepsim

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
+#include "calibrate/import/recorded/recorded_run.h"
+#include "costmodel/records/profile.h"
 #include "costmodel/records/run_record.h"
 
 namespace stepsim {
@@ -22,5 +25,10 @@ namespace stepsim {
 
 /// [row] What sharing cores makes of the processor time of a step's forward and backward.
 [[nodiscard]] std::vector<double> core_factors(const RunRecord& record, double cores);
+
+/// What other programs took: wall over processor time of the forwards beyond what sharing `cores`
+/// makes of it, of the rank for which that is least, because others may wait in a forward for the
+/// first one's buffers. Less than a tenth is what a machine without other programs shows, too.
+[[nodiscard]] CrowdedMachine crowded_machine(std::span<const RecordedRun> runs, double cores);
 
 }  // namespace stepsim

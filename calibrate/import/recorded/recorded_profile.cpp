@@ -40,6 +40,7 @@ Profile recorded_profile(const RecordedCosts& costs,
   profile.noise.step_quantiles = costs.noise.step_quantiles;
   profile.noise.rank_correlation = costs.noise.rank_correlation;
   profile.noise.stalls = costs.noise.stalls;
+  profile.noise.crowded = costs.noise.crowded;
   if (costs.whole && costs.ranks > 1) {
     std::erase_if(profile.collectives, [&](const CollectiveCost& cost) {
       return cost.kind == name_of(CollectiveKind::AllReduce) && cost.ranks == costs.ranks;

@@ -191,6 +191,14 @@ void add_warnings_of_whole_steps(int ranks, std::vector<std::string>& warnings) 
 }
 
 void add_warnings(const RecordedCosts& costs, std::vector<std::string>& warnings) {
+  if (const CrowdedMachine& crowded = costs.noise.crowded; crowded.is_crowded()) {
+    warnings.push_back(fmt::format(
+        "other programs kept the machine busy: the recorded steps took {:.2f} times as long as "
+        "their processor time. Predictions are for as busy a machine, and their intervals reach "
+        "from an idle one to one with twice as much else to do; record again while nothing else "
+        "runs",
+        crowded.slowed));
+  }
   const PassCost& forward = costs.model.forward;
   if (forward.tokens.first > 0.5 * forward.tokens.second) {
     warnings.push_back(fmt::format(
@@ -337,6 +345,7 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   fit_model(reading, all, costs);
   fit_scatter(all, runs.front().plan, costs);
   costs.noise.stalls = steady.stalls;
+  costs.noise.crowded = crowded_machine(runs, costs.cores);
   if (costs.cores > 0) {
     costs.notes.push_back(fmt::format(
         "{} ranks shared {:.3g} processor cores: costs are those of a rank with a core of its own, "

@@ -26,12 +26,21 @@ double common_error(const Run& run) {
 }
 
 /// What the steps of one policy take more or less than the fit to recorded steps says, in the same
-/// direction all of them: the order of its batches, the memory that they find. Relative standard
-/// deviation, chosen on records of two ranks and confirmed on four (tests/live/CROSS.md).
+/// direction all of them: the order of its batches, the memory that they find, and what other
+/// programs happen to take meanwhile. Relative standard deviation, chosen on records of two ranks
+/// and confirmed on four (tests/live/CROSS.md).
 double policy_error(const Run& run) {
   constexpr double kOfPolicy = 0.02;
-  return !run.scenario().times && prices_recorded_model(run.scenario(), run.profile()) ? kOfPolicy
-                                                                                       : 0;
+  return !run.scenario().times && prices_recorded_model(run.scenario(), run.profile())
+             ? std::hypot(kOfPolicy, run.profile().noise.crowded.run_spread)
+             : 0;
+}
+
+/// How far off the machine's speed is at another hour, which all policies have in common. Where
+/// other programs ran, there may then be none, or twice as much of them.
+double machine_error(const Run& run) {
+  const NoiseProfile& noise = run.profile().noise;
+  return std::hypot(noise.drift, std::log(noise.crowded.slowed));
 }
 
 /// How much longer a step takes, as a fraction, for each unit of interference strength: a
@@ -183,7 +192,7 @@ void add_noise_runs(Run& run,
   std::vector<double> further;  // What is drawn on top of a run's mean.
   for (int i = 0; i < count; ++i, errors.next()) {
     CostFactors factors = drawn_factors(run, passes, errors);
-    drifts.push_back(errors.factor("drift", run.profile().noise.drift));
+    drifts.push_back(errors.factor("drift", machine_error(run)));
     of_steps.push_back(errors.factor(of_policy, policy_sd));
     further.push_back(errors.factor("prices", common_sd) *
                       drawn_interference_factor(run, effect, errors));

@@ -336,12 +336,24 @@ TEST_CASE("stalls are written and read, by programs that know them") {
         }).find("noise.stalls.per_step: expected 0 .. 1") != std::string::npos);
 }
 
+TEST_CASE("what other programs took is written and read, by programs that know it") {
+  Profile profile = read_profile(written("small.json", kSmall));
+  CHECK(text_of(profile).find("crowded") == std::string::npos);
+  profile.noise.crowded = {2.5, 0.125};
+  const std::string text = text_of(profile);
+  CHECK(text.find("\"stepsim-profile/9\"") != std::string::npos);
+  CHECK(read_profile(written("crowded.json", text)).noise == profile.noise);
+  const std::string faster = written("faster.json", replaced(text, "2.5", "0.5"));
+  CHECK(error_of([&] { (void)read_profile(faster); }).find("noise.crowded.slowed: expected 1 to") !=
+        std::string::npos);
+}
+
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(profile_error_after("", "") == "");
   CHECK(profile_error_after("profile/1", "profile/5") == "");
-  CHECK(profile_error_after("profile/1", "profile/9") ==
+  CHECK(profile_error_after("profile/1", "profile/10") ==
         "profile.json:2: error: format: wrong version: expected stepsim-profile/1, got "
-        "'stepsim-profile/9'");
+        "'stepsim-profile/10'");
   CHECK(profile_error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
   CHECK(profile_error_after("[128, 2e-5]", "[128, -1]") ==

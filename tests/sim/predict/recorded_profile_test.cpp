@@ -140,6 +140,20 @@ TEST_CASE("a machine's drift is in the interval of any hour, not in that of the 
   CHECK(step.high90 - step.low90 > 3 * (step.same_hour_high90 - step.same_hour_low90));
 }
 
+TEST_CASE("other programs of the recording: an idle machine to twice as many, in any hour") {
+  Profile profile = recorded_profile();
+  const StepTimeSummary alone = uniform_step(profile);
+  profile.noise.crowded = {1.5, 0};
+  const StepTimeSummary step = uniform_step(profile);
+  CHECK(step.same_hour_low90 == Approx(alone.low90).epsilon(0.001));
+  CHECK(step.same_hour_high90 == Approx(alone.high90).epsilon(0.001));
+  CHECK(step.low90 < alone.mean / 1.5);
+  CHECK(step.high90 > alone.mean * 1.5);
+  profile.noise.crowded = {1.5, 0.1};
+  const StepTimeSummary uneven = uniform_step(profile);
+  CHECK(uneven.same_hour_high90 - uneven.same_hour_low90 > 4 * (alone.high90 - alone.low90));
+}
+
 TEST_CASE("errors of the passes widen the interval, those of all sizes together") {
   Profile profile = recorded_profile();
   const double of_policy = 1.645 * kOfPolicy * (kBeside + kPasses);

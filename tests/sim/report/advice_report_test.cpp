@@ -46,3 +46,27 @@ TEST_CASE("advice begins with the recorded steps where the fit does not explain 
   CHECK(first_line({300, 300, {}}).find("300 ms in the mean, less than") != std::string::npos);
   CHECK(first_line({300, 300, {}}).find("does not say why") != std::string::npos);
 }
+
+TEST_CASE("advice says first that other programs ran while it was recorded") {
+  const Scenario scenario = parse_scenario(test::kScenarioText, "s.toml");
+  Advice advice = advice_of({420, 410, 0.4});
+  advice.crowded = {2.5, 0.1};
+  const std::string line = advice_lines(scenario, advice).front();
+  CHECK(line.starts_with("check first:  other programs kept the machine busy"));
+  CHECK(line.find("steps took 2.50 times their processor time") != std::string::npos);
+}
+
+TEST_CASE("advice holds the record against the interval of its own hour") {
+  const Scenario scenario = parse_scenario(test::kScenarioText, "s.toml");
+  Advice advice = advice_of({449, 200, 0.3});
+  StepTimeSummary& step = advice.predictions.front().summary.step_time_ms;
+  step.same_hour_low90 = 390;
+  step.same_hour_high90 = 410;
+  CHECK(advice_lines(scenario, advice).front().find("longer than the 390 to 410 ms") !=
+        std::string::npos);
+  advice.steps.mean_ms = 405;
+  CHECK(advice_lines(scenario, advice)
+            .front()
+            .find("350 to 450 at any hour, 390 to 410 in the hour of the recording") !=
+        std::string::npos);
+}

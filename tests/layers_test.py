@@ -36,6 +36,7 @@ SIM = [
     "sim/parallel",
     "sim/parallel/ddp",
     "sim/parallel/ddp/hooks",
+    "sim/parallel/fsdp2",
     "sim/parallel/fsdp",
     "sim/scenario",
     "sim/predict",

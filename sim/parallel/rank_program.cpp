@@ -6,8 +6,11 @@
 
 namespace stepsim {
 
-int CollectiveLog::issue(std::size_t n, int rank, const CollectiveUse& use, bool whole_world) {
-  const int group = whole_world || subgroup_ranks_ <= 0 ? 0 : rank / subgroup_ranks_;
+int CollectiveLog::issue(std::size_t n,
+                         int rank,
+                         const CollectiveUse& use,
+                         const RankGroup& among) {
+  const int group = among.of(rank);
   if (n == issued_.size()) {
     issued_.emplace_back();
   }
@@ -15,8 +18,8 @@ int CollectiveLog::issue(std::size_t n, int rank, const CollectiveUse& use, bool
   ids.resize(std::max(ids.size(), at(group) + 1), -1);
   if (ids[at(group)] < 0) {
     Collective collective;
-    collective.communicator = whole_world ? 0 : group + 1;
-    collective.transfer = prices_.transfer(use.kind, use.bytes, whole_world);
+    collective.communicator = among.communicator + group;
+    collective.transfer = prices_.transfer(use.kind, use.bytes, among);
     collective.channels = prices_.channels(use.bytes);
     ids[at(group)] = static_cast<int>(program_.program.collectives.size());
     program_.program.collectives.push_back(collective);
@@ -85,14 +88,16 @@ void RankProgram::elements(OpClass op_class, std::int64_t count, Phase phase, st
   kernel(prices_.elements(op_class, count, work_.factor), phase, stream);
 }
 
-int RankProgram::collective(const CollectiveUse& use, std::uint8_t stream, bool whole_world) {
+int RankProgram::collective(const CollectiveUse& use,
+                            std::uint8_t stream,
+                            const RankGroup& group) {
   if (host_.is_device) {
     host(prices_.enqueue);
   }
   Instruction in;
   in.kind = Opcode::Collective;
   in.stream = stream;
-  in.index = log_.issue(issued_++, rank_, use, whole_world);
+  in.index = log_.issue(issued_++, rank_, use, group);
   if (!host_.is_device) {
     in.host = prices_.enqueue;
     in.latency = prices_.enqueue;
@@ -138,10 +143,10 @@ int RankProgram::record(std::uint8_t stream) {
   return in.index;
 }
 
-void RankProgram::event_wait(int event, Phase phase) {
+void RankProgram::event_wait(int event, Phase phase, std::uint8_t stream) {
   Instruction in;
   in.kind = Opcode::EventWait;
-  in.stream = kComputeStream;
+  in.stream = stream;
   in.phase = phase;
   in.index = event;
   out_.push_back(in);

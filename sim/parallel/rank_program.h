@@ -9,21 +9,19 @@
 namespace stepsim {
 
 /// The collectives of a program. Every rank issues the same ones in the same order, so the n-th
-/// that a rank issues is the n-th of all; those inside subgroups have one collective a group.
+/// that a rank issues is the n-th of all; there is one collective a group.
 class CollectiveLog {
  public:
-  /// `subgroup_ranks`: the ranks of a subgroup; 0: there are none.
-  CollectiveLog(const StepPrices& prices, int subgroup_ranks, StepProgram& program)
-      : prices_(prices), subgroup_ranks_(subgroup_ranks), program_(program) {}
+  CollectiveLog(const StepPrices& prices, StepProgram& program)
+      : prices_(prices), program_(program) {}
 
   /// The collective that rank `rank` issues as its n-th.
-  int issue(std::size_t n, int rank, const CollectiveUse& use, bool whole_world);
+  int issue(std::size_t n, int rank, const CollectiveUse& use, const RankGroup& group);
 
  private:
   const StepPrices& prices_;
-  int subgroup_ranks_;
   StepProgram& program_;
-  std::vector<std::vector<int>> issued_;  ///< [n][subgroup; one entry for the whole world]
+  std::vector<std::vector<int>> issued_;  ///< [n][group]
 };
 
 /// Writes the instructions of one rank's host for one step. A kind of parallelism derives its own
@@ -43,15 +41,15 @@ class RankProgram {
   void kernel(const Kernel& kernel, Phase phase, std::uint8_t stream = kComputeStream);
   void memory(double bytes, Phase phase, std::uint8_t stream = kComputeStream);
   void elements(OpClass op_class, std::int64_t count, Phase phase, std::uint8_t stream = 0);
-  int collective(const CollectiveUse& use, std::uint8_t stream, bool whole_world = true);
+  int collective(const CollectiveUse& use, std::uint8_t stream, const RankGroup& group = {});
   void stream_wait(int collective, std::uint8_t stream = kComputeStream);
   /// What Work.wait() does: with NCCL the stream waits, with gloo the host as well.
   void wait(int collective);
   void host_sync(std::uint8_t stream = kComputeStream);
   /// Records an event after what is on the stream now; returns its number.
   int record(std::uint8_t stream);
-  /// The compute stream goes on after the event; `phase` is what it waits for.
-  void event_wait(int event, Phase phase);
+  /// The stream goes on after the event; `phase` is what it waits for.
+  void event_wait(int event, Phase phase, std::uint8_t stream = kComputeStream);
   /// The batch is loaded and copied to the device.
   void data(const MicroBatchWork& batch);
   /// What every host does at the end of a step.

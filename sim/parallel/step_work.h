@@ -21,15 +21,27 @@ struct Kernel {
   std::int32_t label = -1;  ///< TrainedModel::labels
 };
 
+/// The ranks of a collective: all of them, or groups of so many ranks that are `stride` apart. Each
+/// group has a communicator of its own.
+struct RankGroup {
+  int communicator = 0;  ///< That of the first group; those of the others follow.
+  int ranks = 0;         ///< 0: all ranks of the job.
+  int stride = 1;
+
+  /// Which of the groups a rank is in.
+  [[nodiscard]] int of(int rank) const {
+    return ranks == 0 ? 0 : rank / (ranks * stride) * stride + rank % stride;
+  }
+};
+
 /// Costs of what DDP itself does. The last argument of the kernels is the slowness of the rank.
 struct StepPrices {
   /// A copy, a zeroing or an optimizer over so many elements of gradient.
   std::function<Kernel(OpClass, std::int64_t, double)> elements;
   /// A memory-bound kernel that reads and writes so many bytes together.
   std::function<Kernel(double, double)> memory;
-  /// The time of a collective of so many bytes from the last rank's arrival to the end, over all
-  /// ranks (`true`) or over a subgroup of post-local SGD.
-  std::function<Duration(CollectiveKind, double, bool)> transfer;
+  /// The time of a collective of so many bytes from the last rank's arrival to the end.
+  std::function<Duration(CollectiveKind, double, const RankGroup&)> transfer;
   /// Multiprocessors that a collective of so many bytes holds.
   std::function<int(double)> channels = [](double) { return 0; };
   Duration enqueue{0};           ///< Host time to enqueue one collective.

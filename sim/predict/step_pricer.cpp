@@ -16,6 +16,18 @@ namespace {
 /// prices (scalars, bucket indices) are not worth a warning.
 constexpr double kSmallMessage = 32 * 1024;
 
+/// The nodes of the first `ranks` ranks that are `stride` apart.
+int nodes_of_first(const Placement& placement, int ranks, int stride) {
+  if (stride == 1) {
+    return placement.first(ranks).nodes();
+  }
+  std::set<int> nodes;
+  for (int i = 0; i < ranks; ++i) {
+    nodes.insert(placement.node_of(i * stride));
+  }
+  return static_cast<int>(nodes.size());
+}
+
 }  // namespace
 
 void StepPricer::begin_step(int number) {
@@ -24,15 +36,15 @@ void StepPricer::begin_step(int number) {
   is_noted_ = number >= warmup_steps;
 }
 
-double StepPricer::collective_seconds(CollectiveKind kind, double bytes, bool whole_world) {
-  const int ranks = whole_world ? scenario().ranks : scenario().ddp.hook_options.subgroup_ranks;
+double StepPricer::collective_seconds(CollectiveKind kind, double bytes, const RankGroup& group) {
+  const int ranks = group.ranks > 0 ? group.ranks : scenario().ranks;
   const auto whole = static_cast<std::int64_t>(std::ceil(bytes));
-  const auto key = std::make_tuple(kind, whole, ranks);
+  const auto key = std::make_tuple(kind, whole, ranks, group.stride);
   const auto known = prices_.find(key);
   if (known != prices_.end() && !(refuses_ && beyond_.contains(key))) {
     return known->second;
   }
-  const int nodes = scenario().placement.first(ranks).nodes();
+  const int nodes = nodes_of_first(scenario().placement, ranks, group.stride);
   CollectivePrice price;
   try {
     price = pricer_.price(kind, Bytes(whole), ranks, nodes);
@@ -87,9 +99,10 @@ StepPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {
     kernel.work = bounded_duration(to_seconds(kernel.work) * parts);
     return kernel;
   };
-  prices.transfer = [this, factors, common](CollectiveKind kind, double bytes, bool whole_world) {
+  prices.transfer = [this, factors, common](
+                        CollectiveKind kind, double bytes, const RankGroup& group) {
     return bounded_duration(common * factors.of_collective(bytes) *
-                            collective_seconds(kind, bytes, whole_world));
+                            collective_seconds(kind, bytes, group));
   };
   if (scenario().interference.multiprocessors > 0) {
     // A ring with as many channels as the scenario allows, too wide to halve its threads.

@@ -25,8 +25,8 @@ class StepPricer : public StepLowering {
   /// DDP's first iteration: a size too far outside the measured range is refused in the others
   /// alone.
   void begin_step(int number);
-  /// Seconds of a collective of so many bytes, over all ranks or over a subgroup of post-local SGD.
-  double collective_seconds(CollectiveKind kind, double bytes, bool whole_world = true);
+  /// Seconds of a collective of so many bytes.
+  double collective_seconds(CollectiveKind kind, double bytes, const RankGroup& group = {});
   /// Costs of DDP's own work; they refer to this pricer and must not outlive it. `common`: a factor
   /// on all collectives.
   [[nodiscard]] StepPrices ddp_prices(const CostFactors& factors, double common);
@@ -49,8 +49,8 @@ class StepPricer : public StepLowering {
   double error_seconds_ = 0;
   std::vector<double> drawn_seconds_;  ///< [draw] Under the draws of fitted links.
   std::map<std::string, CollectiveSource> sources_;
-  std::map<std::tuple<CollectiveKind, std::int64_t, int>, double> prices_;
-  std::set<std::tuple<CollectiveKind, std::int64_t, int>> beyond_;  ///< Too far outside for others.
+  std::map<std::tuple<CollectiveKind, std::int64_t, int, int>, double> prices_;
+  std::set<std::tuple<CollectiveKind, std::int64_t, int, int>> beyond_;  ///< Too far outside for others.
   bool refuses_ = true;   ///< Whether sizes too far outside are refused in this step,
   bool is_noted_ = true;  ///< and whether its prices count in the means.
 };

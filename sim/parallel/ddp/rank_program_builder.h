@@ -119,7 +119,7 @@ class RankProgramBuilder : public RankProgram {
 template <typename Builder>
 [[nodiscard]] StepProgram built_program(const StepContext& context) {
   StepProgram result = empty_program(context.model, context.step);
-  CollectiveLog log(context.prices, context.options.hook_options.subgroup_ranks, result);
+  CollectiveLog log(context.prices, result);
   for (int rank = 0; rank < context.ranks; ++rank) {
     Builder(context, log, result, rank).build();
   }

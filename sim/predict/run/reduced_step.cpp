@@ -113,7 +113,7 @@ void ReducedStep::find_plain_steps() {
     return kernel;
   };
   prices.memory = [](double, double) { return Kernel{}; };  // It has no number.
-  prices.transfer = [](CollectiveKind, double, bool) { return Duration::zero(); };
+  prices.transfer = [](CollectiveKind, double, const RankGroup&) { return Duration::zero(); };
   prices.channels = [](double) { return 0; };
   IterationSequence sequence = iterations();
   std::vector<StepSchedule> schedules;

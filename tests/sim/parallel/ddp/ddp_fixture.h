@@ -155,7 +155,7 @@ struct DdpCase {
     all.memory = [this](double bytes, double) {
       return kernel(kMemory, memory + to_duration(memory_ns_a_byte * bytes * 1e-9));
     };
-    all.transfer = [this](CollectiveKind, double bytes, bool) { return reduce(bytes); };
+    all.transfer = [this](CollectiveKind, double bytes, const RankGroup&) { return reduce(bytes); };
     DdpRun run;
     run.program = (options.zero_stage == 3 ? zero3_program : ddp_program)(
         model, buckets, options, host, all, step);

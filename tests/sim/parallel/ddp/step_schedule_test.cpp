@@ -123,7 +123,7 @@ TEST_CASE("buckets launch after the op that the reducer's definition says") {
   buckets.initial = buckets.rebuilt = rebuilt_buckets(model.parameters, ready, 1 << 20, 25 << 20);
   constexpr std::int32_t kCopies = 1'000'000;
   StepPrices prices;
-  prices.transfer = [](CollectiveKind, double, bool) { return Duration(0); };
+  prices.transfer = [](CollectiveKind, double, const RankGroup&) { return Duration(0); };
   StepWork step;
   step.iterations.resize(1);
   step.ranks.resize(1);

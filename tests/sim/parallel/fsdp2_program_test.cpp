@@ -1,0 +1,228 @@
+// FSDP2's schedule of gathers, copies and reductions, against cases worked by hand.
+#include "sim/parallel/fsdp2/fsdp2_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "sim/engine/engine.h"
+
+namespace stepsim {
+namespace {
+
+constexpr int kShards = 4;
+constexpr std::int64_t kBlock = 400;  // Elements; the root has twice as many.
+
+Duration ms(double value) {
+  return Duration(std::llround(value * 1e6));
+}
+
+/// A root with an embedding (forward 2 ms) and a head (4 ms) around blocks (10 ms); backwards take
+/// twice as long. Copies into a gather take 0.5 ms, out of it 1 ms, into a reduction 1 ms.
+struct Worked {
+  int blocks = 3;
+  double gather = 4;  ///< Of a block; the root's takes `root_gather`.
+  double reduce = 8;
+  double root_gather = 6;
+  double root_reduce = 12;
+  double all_reduce = 10;
+  double root_all_reduce = 15;
+  double slow_gather = 0;  ///< Of the third block, where it is not 0.
+  Fsdp2Options options = {{kShards, 1, false}};
+  bool root_freed = false;
+  bool blocks_kept = false;
+};
+
+struct Ends {
+  double forward = 0;
+  double backward = 0;
+  std::vector<std::pair<double, double>> gathers;  ///< From start to end, in order of issue.
+  std::vector<std::pair<double, double>> reduces;
+  std::vector<std::pair<double, double>> all_reduces;
+};
+
+std::vector<ShardUnit> units_of(const Worked& worked) {
+  std::vector<ShardUnit> units(static_cast<std::size_t>(worked.blocks) + 1);
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    units[i].tensors = {{"", {i == 0 ? 2 * kBlock : kBlock + static_cast<std::int64_t>(4 * i)}}};
+    units[i].reshard_after_forward = i == 0 ? worked.root_freed : !worked.blocks_kept;
+  }
+  return units;
+}
+
+TrainedModel model_of(const Worked& worked) {
+  TrainedModel model;
+  for (int unit = 0; unit <= worked.blocks + 1; ++unit) {
+    model.forward_unit.push_back(unit <= worked.blocks ? unit : 0);
+  }
+  model.backward_unit.assign(model.forward_unit.rbegin(), model.forward_unit.rend());
+  model.completes.resize(model.backward_unit.size());
+  return model;
+}
+
+MicroBatchWork batch_of(const Worked& worked) {
+  MicroBatchWork batch;
+  const auto kernel = [](double time) { return Kernel{Duration(0), ms(time)}; };
+  batch.forward.push_back(kernel(2));
+  for (int block = 0; block < worked.blocks; ++block) {
+    batch.forward.push_back(kernel(10));
+  }
+  batch.forward.push_back(kernel(4));
+  for (auto op = batch.forward.rbegin(); op != batch.forward.rend(); ++op) {
+    batch.backward.push_back({Duration(0), 2 * op->work});
+  }
+  return batch;
+}
+
+StepPrices prices_of(const Worked& worked) {
+  StepPrices prices;
+  prices.elements = [](OpClass, std::int64_t, double) { return Kernel{}; };
+  prices.memory = [](double bytes, double) {
+    return Kernel{Duration(0), ms(bytes < 4 * kBlock * 1.5 ? 0.5 : 1)};
+  };
+  prices.transfer = [=](CollectiveKind kind, double bytes, const RankGroup&) {
+    const bool root =
+        bytes > (kind == CollectiveKind::AllReduce ? 6 * kBlock / kShards : 6 * kBlock);
+    switch (kind) {
+      case CollectiveKind::AllGather:
+        if (worked.slow_gather > 0 && bytes == 4.0 * (kBlock + 4 * 3)) {
+          return ms(worked.slow_gather);
+        }
+        return ms(root ? worked.root_gather : worked.gather);
+      case CollectiveKind::ReduceScatter:
+        return ms(root ? worked.root_reduce : worked.reduce);
+      default:
+        return ms(root ? worked.root_all_reduce : worked.all_reduce);
+    }
+  };
+  return prices;
+}
+
+Ends play(const Worked& worked) {
+  const TrainedModel model = model_of(worked);
+  const std::vector<ShardUnit> units = units_of(worked);
+  const int ranks = kShards * worked.options.mesh.replicas;
+  StepWork step;
+  step.ranks.resize(static_cast<std::size_t>(ranks));
+  for (RankWork& rank : step.ranks) {
+    rank.micro_batches = {batch_of(worked)};
+  }
+  step.iterations.resize(1);
+  const StepProgram program =
+      fsdp2_program(model, units, worked.options, {}, prices_of(worked), step);
+  EngineRules rules;
+  rules.communicators = fsdp2_communicators(worked.options, 0, false);
+  const std::vector<RankClock> clocks(static_cast<std::size_t>(ranks));
+  Engine engine(rules, clocks);
+  const ExecutionTrace trace = engine.play(program.program);
+  const auto at_ms = [](SimTime time) {
+    return std::chrono::duration<double, std::milli>(time.time_since_epoch()).count();
+  };
+  Ends ends;
+  ends.forward = at_ms(trace.ranks.front().marks[kForwardEnd]);
+  ends.backward = at_ms(trace.ranks.front().marks[kBackwardEnd]);
+  for (std::size_t i = 0; i < program.uses.size(); ++i) {
+    auto& list = program.uses[i].kind == CollectiveKind::AllGather       ? ends.gathers
+                 : program.uses[i].kind == CollectiveKind::ReduceScatter ? ends.reduces
+                                                                         : ends.all_reduces;
+    if (program.program.collectives[i].communicator != 1 &&
+        program.uses[i].kind != CollectiveKind::AllReduce && worked.options.mesh.replicates) {
+      continue;  // Of another replica.
+    }
+    list.emplace_back(at_ms(trace.collectives[i].start), at_ms(trace.collectives[i].end));
+  }
+  return ends;
+}
+
+using Times = std::vector<std::pair<double, double>>;
+
+TEST_CASE("fsdp2 schedule: three blocks, communication shorter than compute") {
+  const Ends ends = play({});
+  CHECK(ends.forward == doctest::Approx(47.5));
+  CHECK(ends.backward == doctest::Approx(142.5));
+  CHECK(
+      ends.gathers ==
+      Times{{0.5, 6.5}, {6.5, 10.5}, {10.5, 14.5}, {14.5, 18.5}, {34, 38}, {57, 61}, {85.5, 89.5}});
+  CHECK(ends.reduces == Times{{77.5, 85.5}, {99.5, 107.5}, {121.5, 129.5}, {130.5, 142.5}});
+}
+
+TEST_CASE("fsdp2 schedule: a root that is freed, blocks that are kept") {
+  Worked freed;
+  freed.root_freed = true;
+  const Ends ends = play(freed);
+  CHECK(ends.forward == doctest::Approx(47.5));
+  CHECK(ends.backward == doctest::Approx(143.5));
+  REQUIRE(ends.gathers.size() == 8);
+  CHECK(ends.gathers[4] == std::pair(34.0, 40.0));
+  CHECK(ends.gathers[5] == std::pair(49.0, 53.0));
+  Worked kept;
+  kept.blocks_kept = true;
+  CHECK(play(kept).forward == doctest::Approx(47.5));
+  CHECK(play(kept).backward == doctest::Approx(139.5));
+  CHECK(play(kept).gathers.size() == 4);
+}
+
+TEST_CASE("fsdp2 schedule: replicas reduce on a communicator of their own") {
+  Worked worked;
+  worked.options.mesh = {kShards, 2, true};
+  const Ends ends = play(worked);
+  CHECK(ends.forward == doctest::Approx(47.5));
+  CHECK(ends.backward == doctest::Approx(157.5));
+  REQUIRE(ends.all_reduces.size() == 4 * kShards);
+  CHECK(ends.all_reduces[0] == std::pair(85.5, 95.5));
+  CHECK(ends.all_reduces[1] == std::pair(107.5, 117.5));
+  CHECK(ends.all_reduces[2] == std::pair(129.5, 139.5));
+  CHECK(ends.all_reduces[3] == std::pair(142.5, 157.5));
+}
+
+TEST_CASE("fsdp2 schedule: one slow gather hides behind the compute of two blocks") {
+  Worked worked;
+  worked.blocks = 4;
+  CHECK(play(worked).forward == doctest::Approx(58.5));
+  CHECK(play(worked).backward == doctest::Approx(175.5));
+  worked.slow_gather = 14;
+  CHECK(play(worked).forward == doctest::Approx(58.5));
+  CHECK(play(worked).backward == doctest::Approx(175.5));
+  worked.slow_gather = 24;
+  CHECK(play(worked).forward == doctest::Approx(64.5));
+  CHECK(play(worked).backward == doctest::Approx(185.0));
+}
+
+TEST_CASE("fsdp2 schedule: communication longer than compute") {
+  Worked worked;
+  worked.gather = 15;
+  worked.reduce = 30;
+  const auto ends_with = [&](bool separate, int buffers) {
+    worked.options.separate_reduce_group = separate;
+    worked.options.reduce_buffers = buffers;
+    const Ends ends = play(worked);
+    return std::pair(ends.forward, ends.backward);
+  };
+  CHECK(ends_with(false, 1) == std::pair(66.5, 215.5));
+  CHECK(ends_with(true, 1) == std::pair(66.5, 201.5));
+  CHECK(ends_with(false, 2) == std::pair(66.5, 213.5));
+  CHECK(ends_with(true, 2) == std::pair(66.5, 198.5));
+}
+
+TEST_CASE("fsdp2 schedule: periods of eight blocks") {
+  Worked worked;
+  worked.blocks = 8;
+  worked.gather = 15;
+  worked.reduce = 30;
+  CHECK(play(worked).forward == doctest::Approx(141.5));
+  CHECK(play(worked).backward == doctest::Approx(515.5));
+  const Times reduces = play(worked).reduces;
+  CHECK(reduces[4].first - reduces[3].first == doctest::Approx(45));
+  worked.options.separate_reduce_group = true;
+  CHECK(play(worked).backward == doctest::Approx(431.5));
+  const Times apart = play(worked).reduces;
+  CHECK(apart[4].first - apart[3].first == doctest::Approx(31));
+  worked.options.separate_reduce_group = false;
+  worked.blocks_kept = true;
+  CHECK(play(worked).backward == doctest::Approx(430.5));
+}
+
+}  // namespace
+}  // namespace stepsim

@@ -1,0 +1,223 @@
+#include "calibrate/import/step_times/step_time_fitter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/quantile.h"
+
+namespace stepsim {
+namespace {
+
+/// How far links that another job was fitted to may differ for this one, as a fraction.
+constexpr double kOtherJob = 0.1;
+
+/// The speed at which gradients would have to move for the middle row, if a third of its compute
+/// did not hide them: where the search for the bandwidth starts. 0 without such rows.
+double crude_bandwidth(const StepTimeTable& table, const StepTimeJob& job, bool one_node) {
+  double bytes = 0;
+  for (const double bucket : job.bucket_bytes) {
+    bytes += bucket;
+  }
+  std::vector<double> speeds;
+  for (const StepTimeRow& row : table.rows) {
+    if (!has_several_ranks(row) || (row.placement.nodes() == 1) != one_node) {
+      continue;
+    }
+    const double compute = job.compute[compute_point(job, row)].seconds;
+    constexpr double kInFront = 0.35;
+    constexpr double kLeast = 0.05;
+    const double seconds = std::max(row.step_s - kInFront * compute, kLeast * row.step_s);
+    speeds.push_back(ring_bytes_per_rank(CollectiveKind::AllReduce, bytes, row.placement.ranks()) /
+                     seconds);
+  }
+  return speeds.empty() ? 0 : quantile(speeds, 0.5);
+}
+
+std::vector<double> as_vector(const LinkSpeeds& links) {
+  return {std::log(links.intra_bytes_per_s),
+          std::log(std::max(links.intra_half_bytes, 1.0)),
+          std::log(links.inter_bytes_per_s),
+          std::log(std::max(links.inter_half_bytes, 1.0)),
+          std::log(links.two_nodes),
+          links.per_doubling_of_nodes,
+          links.per_doubling_of_ranks};
+}
+
+/// The standard deviation of a single row's logarithm, and how much the step grows with all
+/// collectives of the run.
+double noise_of(const StepTimeFit& fit,
+                std::span<const double> vector,
+                const StepTimeRow& row,
+                double own_run) {
+  const double share = communication_share(fit, vector, compute_point(fit.job, row), row.placement);
+  return std::hypot(fit.compute_noise, own_run * share);
+}
+
+}  // namespace
+
+bool has_several_ranks(const StepTimeRow& row) {
+  return row.placement.ranks() > 1;
+}
+
+std::string kind_of(const Placement& placement) {
+  std::vector<int> nodes(placement.node_ranks().begin(), placement.node_ranks().end());
+  std::ranges::sort(nodes);
+  return text_of(Placement(std::move(nodes)));
+}
+
+double communication_share(const StepTimeFit& fit,
+                           std::span<const double> vector,
+                           std::size_t compute,
+                           const Placement& placement) {
+  constexpr double kStep = 0.01;
+  StepTimeCoefficients coefficients = coefficients_of(fit, vector);
+  const double seconds = compute_of(fit, vector, compute);
+  const double before = step_time(fit.job, coefficients, seconds, placement).step;
+  coefficients.links.intra_bytes_per_s *= std::exp(-kStep);
+  coefficients.links.inter_bytes_per_s *= std::exp(-kStep);
+  return std::log(step_time(fit.job, coefficients, seconds, placement).step / before) / kStep;
+}
+
+StepTimeFitter::StepTimeFitter(const StepTimeTable& table,
+                               const StepTimeJob& job,
+                               StepTimeForm form)
+    : table_(table), job_(job), form_(form), priors_(step_time_priors()) {
+  double inside = crude_bandwidth(table, job, true);
+  double between = crude_bandwidth(table, job, false);
+  constexpr double kNobodyKnows = 1e9;
+  constexpr double kTwoOrMore = 1.2;  // Between the speed of two nodes and that of more.
+  between = between > 0 ? between * kTwoOrMore : inside;
+  inside = inside > 0 ? inside : between;
+  priors_[kIntra].mean = std::log(inside > 0 ? inside : kNobodyKnows);
+  priors_[kInter].mean = std::log(between > 0 ? between : kNobodyKnows);
+  std::vector<double> backward;
+  for (const StepTimeRow& row : table.rows) {
+    if (row.backward_s && !has_several_ranks(row)) {
+      const double passes =
+          job.compute[compute_point(job, row)].seconds * (1 - priors_[kOptimizer].mean);
+      backward.push_back(*row.backward_s / passes);
+    }
+  }
+  if (!backward.empty()) {
+    constexpr double kMeasuredShare = 0.01;
+    priors_[kForward].mean = std::clamp(1 - quantile(backward, 0.5), 0.05, 0.95);
+    priors_[kForward].deviation = kMeasuredShare;
+  }
+  if (form == StepTimeForm::NoOverlap) {
+    constexpr double kStandsStill = 50;  // Compute beside a collective takes so much longer.
+    priors_[kInterference].mean = kStandsStill;
+  }
+  for (const ComputePoint& point : job.compute) {
+    if (!point.timed) {
+      constexpr double kBetweenTimed = 0.1;
+      constexpr double kNoneTimed = 0.5;
+      const bool some = std::ranges::any_of(job.compute, &ComputePoint::timed);
+      priors_.push_back({"compute of a batch", 0, some ? kBetweenTimed : kNoneTimed});
+    }
+  }
+}
+
+void StepTimeFitter::know(const FittedLinks& links) {
+  const std::vector<double> mean = as_vector(links.fitted);
+  const auto draws = mapped(links.draws, as_vector);
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    double square = kOtherJob * kOtherJob * (i < 5 ? 1 : 0.01);
+    for (const auto& draw : draws) {
+      square += (draw[i] - mean[i]) * (draw[i] - mean[i]) / static_cast<double>(draws.size());
+    }
+    links_are_known_ = true;
+    priors_[kIntra + i].mean = mean[i];
+    priors_[kIntra + i].deviation = std::sqrt(square);
+  }
+}
+
+StepTimeFit StepTimeFitter::fit(double compute_noise,
+                                double run_noise,
+                                const std::string& left_out) const {
+  StepTimeFit fit;
+  fit.job = job_;
+  fit.form = form_;
+  fit.compute_noise = compute_noise;
+  fit.run_noise = run_noise;
+  fit.links_are_known = links_are_known_;
+  for (std::size_t i = 0; i < priors_.size(); ++i) {
+    fit.priors.push_back(prior_deviation(i));
+  }
+  std::vector<FittedRow> rows;
+  for (const StepTimeRow& row : table_.rows) {
+    if (has_several_ranks(row) && kind_of(row.placement) != left_out) {
+      rows.push_back({&row, compute_point(job_, row)});
+      fit.ranks = std::max(fit.ranks, row.placement.ranks());
+      fit.nodes = std::max(fit.nodes, row.placement.nodes());
+    }
+  }
+  std::vector<double> start = mapped(priors_, &StepTimePrior::mean);
+  constexpr int kRounds = 4;  // The noise of a row depends on how much of it is communication.
+  for (int round = 0; round < kRounds; ++round) {
+    weigh(fit, start, rows);
+    fit.posterior = fit_posterior(
+        [&](std::span<const double> vector) { return residuals(fit, vector, rows); }, start);
+    start = fit.posterior.mode;
+  }
+  return fit;
+}
+
+void StepTimeFitter::weigh(const StepTimeFit& fit,
+                           std::span<const double> vector,
+                           std::vector<FittedRow>& rows) const {
+  std::map<std::string, int> of_run;
+  for (const FittedRow& fitted : rows) {
+    ++of_run[text_of(fitted.row->placement)];
+  }
+  for (FittedRow& fitted : rows) {
+    const StepTimeRow& row = *fitted.row;
+    const double noise = noise_of(fit, vector, row, fit.run_noise);
+    const double own =
+        row.sd_s ? *row.sd_s / std::sqrt(static_cast<double>(row.repeats)) / row.step_s : 0;
+    const double rows_of_run = of_run[text_of(row.placement)];
+    const double independent = 1 / std::sqrt(1 + kCommonToRun * (rows_of_run - 1));
+    fitted.step_scale = independent / std::hypot(noise, own);
+    fitted.compute_scale = independent / std::hypot(fit.compute_noise, own);
+  }
+}
+
+std::vector<double> StepTimeFitter::residuals(const StepTimeFit& fit,
+                                              std::span<const double> vector,
+                                              const std::vector<FittedRow>& rows) const {
+  // Beyond so many deviations a row counts with the square root of its excess.
+  const auto robust = [](double residual) {
+    constexpr double kOutlier = 2.5;
+    const double size = std::abs(residual);
+    return size <= kOutlier ? residual
+                            : std::copysign(std::sqrt(kOutlier * (2 * size - kOutlier)), residual);
+  };
+  const StepTimeCoefficients coefficients = coefficients_of(fit, vector);
+  std::vector<double> result;
+  for (const FittedRow& fitted : rows) {
+    const StepTimeRow& row = *fitted.row;
+    const double compute = compute_of(fit, vector, fitted.compute);
+    const StepTimeParts parts =
+        step_time(fit.job, coefficients, compute, row.placement, work_spread(row));
+    const double step = row.step_s - row.data_s.value_or(0);
+    result.push_back(robust(std::log(parts.step / step) * fitted.step_scale));
+    if (row.sync_s && *row.sync_s < step) {
+      const double predicted = std::max(parts.step - parts.sync, 1e-9);
+      result.push_back(robust(std::log(predicted / (step - *row.sync_s)) * fitted.compute_scale));
+    }
+  }
+  for (std::size_t i = 0; i < priors_.size(); ++i) {
+    result.push_back((vector[i] - priors_[i].mean) / prior_deviation(i));
+  }
+  return result;
+}
+
+double StepTimeFitter::prior_deviation(std::size_t coefficient) const {
+  constexpr double kFixed = 1e-4;
+  const bool fixed = coefficient == kInterference && form_ != StepTimeForm::Interference;
+  return fixed ? kFixed : priors_[coefficient].deviation;
+}
+
+}  // namespace stepsim

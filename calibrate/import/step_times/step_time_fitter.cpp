@@ -36,6 +36,36 @@ double crude_bandwidth(const StepTimeTable& table, const StepTimeJob& job, bool 
   return speeds.empty() ? 0 : quantile(speeds, 0.5);
 }
 
+/// Whether compute hid all communication of the rows inside a node, or between nodes: at each batch
+/// that a rank was timed with alone, the step exceeds that by no more than several ranks may add.
+/// Such rows bound the links' speed from below, and say no more.
+bool hid_all(const StepTimeTable& table, const StepTimeJob& job, bool one_node) {
+  std::map<std::size_t, std::vector<double>> exposed;  // By batch, as a part of the compute.
+  for (const StepTimeRow& row : table.rows) {
+    const std::size_t batch = compute_point(job, row);
+    const double compute = job.compute[batch].seconds;
+    if (has_several_ranks(row) && (row.placement.nodes() == 1) == one_node &&
+        job.compute[batch].timed) {
+      const double seconds =
+          row.sync_s ? *row.sync_s - job.rest_s : row.step_s - row.data_s.value_or(0) - compute;
+      exposed[batch].push_back(seconds / compute);
+    }
+  }
+  return !exposed.empty() && std::ranges::all_of(exposed, [](const auto& batch) {
+    return quantile(batch.second, 0.5) < step_time_priors()[kSeveral].deviation;
+  });
+}
+
+/// What is believed of the speed of links whose rows bound it from below: the 90 % interval is from
+/// the bound to the fastest links.
+StepTimePrior above_bound(const StepTimePrior& prior, double bound, double fastest) {
+  constexpr double kFasterYet = 2;  // Than a bound that is beyond the fastest.
+  const double low = std::log(bound);
+  const double high = std::log(std::max(fastest, kFasterYet * bound));
+  return {
+      prior.name, (low + high) / 2, std::max(prior.deviation, (high - low) / 2 / kDeviationsOf90)};
+}
+
 std::vector<double> as_vector(const LinkSpeeds& links) {
   return {std::log(links.intra_bytes_per_s),
           std::log(std::max(links.intra_half_bytes, 1.0)),
@@ -93,6 +123,16 @@ StepTimeFitter::StepTimeFitter(const StepTimeTable& table,
   inside = inside > 0 ? inside : between;
   priors_[kIntra].mean = std::log(inside > 0 ? inside : kNobodyKnows);
   priors_[kInter].mean = std::log(between > 0 ? between : kNobodyKnows);
+  if (form != StepTimeForm::NoOverlap) {
+    constexpr double kFastestInside = 300e9;   // NVLink.
+    constexpr double kFastestBetween = 100e9;  // A node's InfiniBand adapters together.
+    if (hid_all(table, job, true)) {
+      priors_[kIntra] = above_bound(priors_[kIntra], inside, kFastestInside);
+    }
+    if (hid_all(table, job, false)) {
+      priors_[kInter] = above_bound(priors_[kInter], between, kFastestBetween);
+    }
+  }
   std::vector<double> backward;
   for (const StepTimeRow& row : table.rows) {
     if (row.backward_s && !has_several_ranks(row)) {

@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -203,6 +206,67 @@ TEST_CASE("how much overlaps is told by three placements of several ranks, and e
       fit_step_times(few, planted_job(few, cluster.truth.job.model), {}, StepTimeForm::NoOverlap);
   CHECK_FALSE(stated.no_overlap.has_value());
   CHECK(step_time_profile(stated, nullptr).interference->value.compute == 0);
+}
+
+TEST_CASE("links whose gradients compute hides are at least so fast, and not just so fast") {
+  struct Job {
+    double gradient_mb;
+    double link_gb_per_s;
+    std::vector<std::pair<int, double>> compute_ms;  ///< By batch.
+  };
+  // NVLink of several generations; the last one is PCIe, which the small batch does not hide.
+  const std::vector<Job> jobs = {{438, 150, {{16, 95}}},
+                                 {438, 150, {{8, 60}, {16, 95}, {32, 170}}},
+                                 {1400, 200, {{4, 180}, {8, 330}}},
+                                 {102, 100, {{32, 85}, {64, 146}}},
+                                 {438, 8, {{8, 60}, {16, 95}, {32, 170}}}};
+  for (const Job& planted : jobs) {
+    CAPTURE(planted.gradient_mb);
+    CAPTURE(planted.link_gb_per_s);
+    const auto elements = static_cast<std::int64_t>(planted.gradient_mb * 1e6 / 4 / 50);
+    std::vector<TensorBlock> tensors;
+    for (int i = 0; i < 50; ++i) {
+      tensors.push_back({"t" + std::to_string(i), {elements}, 1, 1});
+    }
+    const TransformerConfig model = tensor_chain("g", tensors);
+    StepTimeTable table;
+    for (const auto& [batch, ms] : planted.compute_ms) {
+      for (const int ranks : {1, 2}) {
+        StepTimeRow row;
+        row.placement = Placement({ranks});
+        row.batch = batch;
+        row.step_s = ms / 1e3;
+        table.rows.push_back(row);
+      }
+    }
+    StepTimeJob job = planted_job(table, model);
+    StepTimeCoefficients truth;
+    truth.per_doubling = 0.005;
+    truth.forward_share = 1.0 / 3;
+    truth.optimizer_share = 0.05;
+    truth.links = {planted.link_gb_per_s * 1e9, 20e3, 1e9, 20e3, 1, 0, 0};
+    const auto real = [&](std::size_t batch, int ranks) {
+      return step_time(job, truth, planted.compute_ms[batch].second / 1e3, Placement({ranks})).step;
+    };
+    for (StepTimeRow& row : table.rows) {
+      row.step_s = real(compute_point(job, row), row.placement.ranks());
+    }
+    const StepTimeFit fit = fit_step_times(table, planted_job(table, model));
+    for (std::size_t batch = 0; batch < planted.compute_ms.size(); ++batch) {
+      for (const int ranks : {4, 8}) {
+        CAPTURE(batch);
+        CAPTURE(ranks);
+        CHECK(predict_step_time(fit, batch, Placement({ranks})).parts.step ==
+              Approx(real(batch, ranks)).epsilon(0.03));
+      }
+    }
+    const bool hidden = planted.link_gb_per_s > 50;
+    CHECK((told_of_prior(fit)[kIntra] > 0.9) == hidden);
+    if (hidden) {
+      const double half = kDeviationsOf90 * std::sqrt(fit.posterior.covariance[kIntra][kIntra]);
+      CHECK(std::abs(fit.posterior.mode[kIntra] - std::log(planted.link_gb_per_s * 1e9)) < half);
+    }
+  }
 }
 
 TEST_CASE("two nodes tell nothing of three: a prior of their ratio does, and is not the rows") {

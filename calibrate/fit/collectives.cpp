@@ -66,14 +66,85 @@ BandErrors band_errors(const Band& band, const Group& group, const CollectiveCos
   return errors;
 }
 
+/// A size is in a slow region when a larger one is faster by more than this, or when its bandwidth
+/// is below that of a smaller one by more than kSlower.
+constexpr double kFaster = 0.02;
+constexpr double kSlower = 0.1;
+/// Slow sizes at the end of a sweep that reach so many times as far are how the network is.
+constexpr double kNoRegion = 4;
+constexpr double kOctave = 2;
+/// A sweep that ends in a slow region is back on the line of the others at so many times its size.
+constexpr double kBack = 2;
+
+/// The knots that no larger size undercuts.
+Knots without_slow_ones(const Knots& knots) {
+  Knots kept;
+  double least = HUGE_VAL;
+  for (auto knot = knots.rbegin(); knot != knots.rend(); ++knot) {
+    if (knot->second <= least * (1 + kFaster)) {
+      kept.push_back(*knot);
+    }
+    least = std::min(least, knot->second);
+  }
+  std::ranges::reverse(kept);
+  return kept;
+}
+
+/// Whether the last octave has few knots, so that one of them bends what goes on from there.
+bool is_sparse(const Knots& knots) {
+  constexpr std::size_t kFew = 4;
+  return knots.size() <= kFew ||
+         knots[knots.size() - 1 - kFew].first < knots.back().first / kOctave;
+}
+
+/// The knots that no slow region holds; all of them where few would remain, and of a dense sweep,
+/// whose times rise and fall with every few sizes.
+Knots sound_knots(const Knots& knots) {
+  if (!is_sparse(knots)) {
+    return knots;
+  }
+  Knots sound;
+  Knots last_slow;  // Those since the last sound one.
+  double least_per_byte = HUGE_VAL;
+  for (const auto& knot : without_slow_ones(knots)) {
+    const double per_byte = knot.second / knot.first;
+    if (per_byte <= least_per_byte * (1 + kSlower)) {
+      sound.push_back(knot);
+      last_slow.clear();
+    } else {
+      last_slow.push_back(knot);
+    }
+    least_per_byte = std::min(least_per_byte, per_byte);
+  }
+  if (!last_slow.empty() && last_slow.back().first >= kNoRegion * last_slow.front().first) {
+    sound.insert(sound.end(), last_slow.begin(), last_slow.end());
+  }
+  return sound.size() < kFewestBelow ? knots : sound;
+}
+
 /// Between two slopes: that of the last octave, and that of the last straight segment, which starts
 /// at a change of algorithm or protocol. Transfers grow more efficient with their size, so the
 /// lower of them counts twice.
-void set_tail(CollectiveCost& cost) {
-  const auto segment = std::span(cost.knots).subspan(last_segment_start(cost.knots));
+double slope_beyond(const Knots& knots) {
+  const auto segment = std::span(knots).subspan(last_segment_start(knots));
   const double slope = tail_slope({segment.begin(), segment.end()}, kAllKnots);
-  const double octave = default_tail(cost);
-  cost.tail_seconds_per_byte = (octave + slope + std::min(octave, slope)) / 3;
+  CollectiveCost table;
+  table.knots = knots;
+  const double octave = default_tail(table);
+  return (octave + slope + std::min(octave, slope)) / 3;
+}
+
+/// The slope of the sound knots. Where the last one is not among them, the tail leads back to their
+/// line, and time does not fall on the way.
+void set_tail(CollectiveCost& cost) {
+  const Knots sound = sound_knots(cost.knots);
+  const auto [last, seconds] = cost.knots.back();
+  double slope = slope_beyond(sound);
+  if (sound.back().first < last) {
+    const double back = sound.back().second + slope * (kBack * last - sound.back().first);
+    slope = std::clamp((back - seconds) / ((kBack - 1) * last), 0.0, slope);
+  }
+  cost.tail_seconds_per_byte = slope;
 }
 
 /// Mean |error| of the sizes above half the largest, which the table of the others predicts.

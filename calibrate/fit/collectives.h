@@ -30,7 +30,11 @@ struct CollectiveFit {
 /// nodes. `errors.random` is the mean error of the inner sizes, each predicted from its neighbours;
 /// `errors.beyond` is that of the sizes above half the largest, predicted by table_cost() from the
 /// others. The tail is the mean of default_tail() and the slope of the knots from
-/// last_segment_start() on, in which the lower of the two counts twice.
+/// last_segment_start() on, in which the lower of the two counts twice. Sizes of a slow region do
+/// not count: those that a larger one undercuts by more than 2 %, and those whose bandwidth is more
+/// than 10 % below that of a smaller one, unless they reach from a size to four times that size at
+/// the end. A sweep that ends in a slow region meets the line of the others at twice its size. All
+/// this holds for sweeps with at most four sizes in their last octave.
 [[nodiscard]] std::vector<CollectiveFit> fit_collectives(
     const std::vector<CollectiveSample>& samples);
 

@@ -37,8 +37,8 @@ TEST_CASE("a collective's errors are those of each size predicted from its neigh
 }
 
 TEST_CASE("beyond the largest size the lower of two slopes counts twice") {
-  // Two sizes an octave, a kink at half the largest: 1 ns a byte below it, 3 or 0.5 above.
-  for (const double last : {3e-9, 0.5e-9}) {
+  // Two sizes an octave, a kink at half the largest: 1 ns a byte below it, 1.15 or 0.5 above.
+  for (const double last : {1.15e-9, 0.5e-9}) {
     CAPTURE(last);
     std::vector<CollectiveSample> samples;
     constexpr double kKink = 1 << 20;
@@ -52,9 +52,47 @@ TEST_CASE("beyond the largest size the lower of two slopes counts twice") {
         cost.knots.end());
     const double slope = tail_slope(piece, 1e300);
     const double octave = default_tail(cost);
-    REQUIRE(std::abs(slope / octave - 1) > 0.01);
+    REQUIRE(std::abs(slope / octave - 1) > 0.005);
     CHECK(*cost.tail_seconds_per_byte == Approx((slope + octave + std::min(slope, octave)) / 3));
   }
+}
+
+namespace {
+
+/// 10 us and 1 ns a byte, at sizes a factor 2 apart up to 64 MiB; some are slowed.
+std::vector<CollectiveSample> slowed_sweep(double from_mib, double to_mib, double factor) {
+  std::vector<CollectiveSample> samples;
+  for (double mib = 1.0 / 1024; mib <= 64; mib *= 2) {
+    const double seconds = 1e-5 + 1e-9 * mib * 0x1p20;
+    const bool slow = mib >= from_mib && mib <= to_mib;
+    samples.push_back(
+        {"all_reduce", 2, 1, std::llround(mib * 0x1p20), seconds * (slow ? factor : 1), 0, 5, {}});
+  }
+  return samples;
+}
+
+double fitted_tail_of(const std::vector<CollectiveSample>& samples) {
+  return fit_collectives(samples).at(0).cost.tail_seconds_per_byte.value();
+}
+
+}  // namespace
+
+TEST_CASE("a slow region does not bend the extrapolation beyond the largest size") {
+  CHECK(fitted_tail_of(slowed_sweep(0, 0, 1)) == Approx(1e-9).epsilon(1e-6));
+  // Below the end, and just before it: larger sizes undercut it.
+  CHECK(fitted_tail_of(slowed_sweep(4, 8, 7)) == Approx(1e-9).epsilon(1e-6));
+  CHECK(fitted_tail_of(slowed_sweep(16, 32, 5)) == Approx(1e-9).epsilon(1e-6));
+  // Bandwidth falls and comes back, though no larger size takes less time.
+  CHECK(fitted_tail_of(slowed_sweep(32, 32, 1.8)) == Approx(1e-9).epsilon(1e-6));
+  // At the very end: the tail leads back to the line of the others at twice the size,
+  const double line = 1e-5 + 1e-9 * 128 * 0x1p20;
+  const double last = 1e-5 + 1e-9 * 64 * 0x1p20;
+  CHECK(fitted_tail_of(slowed_sweep(64, 64, 1.5)) ==
+        Approx((line - 1.5 * last) / (64 * 0x1p20)).epsilon(1e-6));
+  // and never falls.
+  CHECK(fitted_tail_of(slowed_sweep(32, 64, 3)) == 0);
+  // Three sizes at the end are no region: the network is that slow from there on.
+  CHECK(fitted_tail_of(slowed_sweep(16, 64, 3)) == Approx(3e-9).epsilon(1e-6));
 }
 
 TEST_CASE("tables hold single calls; the floor of calls back to back is told beside theirs") {

@@ -2,6 +2,9 @@
 // links are those of the data sheets, the steps NCCL's own constants for NVLink and networks.
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +12,7 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include "costmodel/compute/fit_errors.h"
 #include "costmodel/network/collective_pricer.h"
 #include "costmodel/network/topology.h"
 #include "costmodel/records/profile_cost_model.h"
@@ -177,4 +181,93 @@ TEST_CASE("between measured numbers of ranks the mean error is 15 % on a cluster
     over_cases.add(error.sum / error.count);
   }
   CHECK(std::abs(over_cases.sum / over_cases.count - 0.15) < 0.01);
+}
+
+namespace {
+
+/// Tables of these sweeps, [ranks].
+std::map<int, CollectiveCost> tables_of(const Sweeps& sweeps,
+                                        const std::map<int, std::string>& logs) {
+  std::map<int, CollectiveCost> tables;
+  for (const auto& [ranks, log] : logs) {
+    CollectiveCost& table = tables[ranks];
+    table.ranks = ranks;
+    table.nodes = ranks / 4;
+    for (const auto& [bytes, us] : sweeps.at(log)) {
+      table.knots.emplace_back(bytes, us * 1e-6);
+    }
+  }
+  return tables;
+}
+
+/// What share of the sizes from 1 KiB on lies in the 90 % interval, of every number of ranks from
+/// `fewest` on, predicted from the two smallest tables, from three, and so on.
+Mean covered_beyond(const std::map<int, CollectiveCost>& tables, int fewest = 0) {
+  constexpr double kSd90 = 1.6448536269514722;
+  Mean covered;
+  for (auto target = std::next(tables.begin(), 2); target != tables.end(); ++target) {
+    if (target->first < fewest) {
+      continue;
+    }
+    Profile profile;
+    for (auto known = tables.begin(); known != target; ++known) {
+      profile.collectives.push_back(known->second);
+      if (profile.collectives.size() < 2) {
+        continue;
+      }
+      const CollectivePricer pricer =
+          collective_pricer(profile, std::nullopt, {.max_rank_factor = 1000});
+      for (const auto& [bytes, seconds] : target->second.knots) {
+        if (bytes < 1024 || bytes > known->second.knots.back().first) {
+          continue;
+        }
+        const Cost cost = pricer
+                              .price(CollectiveKind::AllReduce,
+                                     Bytes(static_cast<std::int64_t>(bytes)),
+                                     target->first,
+                                     target->second.nodes)
+                              .cost;
+        const double half = kSd90 * sd_of_mean_absolute(cost.shared_error) * cost.seconds;
+        covered.add(std::abs(cost.seconds - seconds) <= half ? 1 : 0);
+      }
+    }
+  }
+  return covered;
+}
+
+}  // namespace
+
+TEST_CASE("beyond the measured ranks 85 to 95 % of the times lie in their interval") {
+  const auto path = test::data_file("nccl_logs/figures.csv");
+  if (!path) {
+    return;
+  }
+  const Sweeps sweeps = read_sweeps(*path);
+  const std::map<int, std::string> chosen_on = {{8, "gh200_alps_ss11_002x4"},
+                                                {32, "gh200_alps_ss11_008x4"},
+                                                {128, "gh200_alps_ss11_032x4"},
+                                                {256, "gh200_alps_ss11_064x4"},
+                                                {1024, "gh200_alps_ss11_256x4"}};
+  const std::map<int, std::string> held_out = {{8, "a100_polaris_002x4_setup5"},
+                                               {32, "a100_polaris_008x4_setup3"},
+                                               {2160, "a100_polaris_540x4_setup5"}};
+  const auto alps = tables_of(sweeps, chosen_on);
+  const auto polaris = tables_of(sweeps, held_out);
+  constexpr int kMany = 512;
+  const auto share = [](const char* name, Mean covered) {
+    MESSAGE(fmt::format(
+        "{}: {} times, {:.0f} % covered", name, covered.count, 100 * covered.sum / covered.count));
+    return covered.sum / covered.count;
+  };
+  Mean many = covered_beyond(alps, kMany);
+  const Mean more = covered_beyond(polaris, kMany);
+  many.sum += more.sum;
+  many.count += more.count;
+  const double all = share("128 to 1024 ranks of Alps", covered_beyond(alps));
+  CHECK(all >= 0.85);
+  CHECK(all <= 0.95);
+  CHECK(share("2160 ranks of Polaris", more) >= 0.85);
+  const double of_many = share("512 ranks and more", many);
+  CHECK(of_many >= 0.85);
+  CHECK(of_many <= 0.95);
 }

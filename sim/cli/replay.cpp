@@ -26,6 +26,7 @@ struct ReplayQuestion {
   std::optional<double> cpu_scale;
   std::string sends;
   bool balanced = false;
+  bool no_host_gaps = false;
   bool steps_table = false;
 };
 
@@ -93,11 +94,14 @@ SendMode sends_of(const Request& request, const std::string& text) {
   return text == "buffered" ? SendMode::Buffered : SendMode::Blocking;
 }
 
-PipelineReplay replay_pipeline(const CsvTable& table, SendMode sends) {
+PipelineReplay replay_pipeline(const CsvTable& table, PipelineReplayOptions options) {
   const PipelineTrace recording = read_pipeline_trace(table);
-  const std::vector<Duration> replayed = replay(recording, {.sends = sends});
-  const std::vector<Duration> balanced = replay(recording, {.sends = sends, .balanced = true});
-  PipelineReplay result{recording.path, recording.replicas, recording.stages, recording.rows, {}};
+  options.balanced = false;
+  const std::vector<Duration> replayed = replay(recording, options);
+  options.balanced = true;
+  const std::vector<Duration> balanced = replay(recording, options);
+  PipelineReplay result{
+      recording.path, recording.replicas, recording.stages, recording.rows, {}, recording.cut};
   for (std::size_t i = 0; i < recording.steps.size(); ++i) {
     const PipelineStep& step = recording.steps[i];
     result.steps.push_back({step.number, step.measured, replayed[i], balanced[i]});
@@ -115,13 +119,14 @@ Answer ask_replay(const Request& request, const ReplayQuestion& asked) {
     refuse(request,
            {"no-barrier", "ranks-from", "transfers-from", "transfer-scale", "cpu-scale"},
            "CPU launches");
-    const PipelineReplay result = replay_pipeline(table, sends_of(request, asked.sends));
+    const PipelineReplay result = replay_pipeline(
+        table, {.sends = sends_of(request, asked.sends), .host_gaps = !asked.no_host_gaps});
     const StepColumns columns{asked.steps_table, asked.balanced};
     answer.text = [=](const Screen& screen) { return replay_text(result, columns, screen); };
     answer.json = [=] { return replay_json(result); };
     answer.csv = [=] { return replay_csv(result); };
   } else if (table.find("gap_us")) {
-    refuse(request, {"sends", "balanced", "steps-table"}, "a pipeline");
+    refuse(request, {"sends", "balanced", "no-host-gaps", "steps-table"}, "a pipeline");
     const LaunchReplay result =
         replay(read_launch_trace(table), {}, launch_options(request, asked));
     answer.text = [=](const Screen& screen) { return replay_text(result, screen); };
@@ -165,6 +170,9 @@ Question replay_question() {
           option("balanced",
                  &Q::balanced,
                  "show each step with every micro-batch at its stage's mean"),
+          option("no-host-gaps",
+                 &Q::no_host_gaps,
+                 "workers go on at once when a row is over: no gaps as they were recorded"),
           option("steps-table", &Q::steps_table, "show all steps, not the worst"),
           option("json", &Outputs::json, "FILE or -: write the result as JSON").written(),
           option("csv", &Outputs::csv, "FILE or -: one row a rank or step").written(),

@@ -77,7 +77,7 @@ class RankLowering {
     out_.push_back({.kind = Opcode::Work,
                     .stream = row.stream,
                     .latency = rules_.launch_latency,
-                    .work = row.work});
+                    .work = row.held + row.work});
     if (event >= 0) {
       out_.push_back({.kind = Opcode::Record, .stream = row.stream, .index = event});
     }
@@ -265,7 +265,8 @@ LaunchReplay replay(const LaunchTrace& recording,
   LaunchReplay result;
   result.path = recording.path;
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-    result.ranks.push_back({played.ranks[r].host_end - clocks[r].host, recording.measured[r]});
+    result.ranks.push_back(
+        {played.ranks[r].host_end - clocks[r].host, recording.measured[r], recording.cut[r]});
   }
   if (options.barrier) {
     for (const std::int32_t number : recording.order) {

@@ -41,6 +41,7 @@ inline constexpr std::int32_t kShortest = -1;
 struct ReplayedRank {
   Duration step{0};
   std::optional<Duration> measured;
+  bool cut = false;  ///< The recording lacks a part of the step: it says nothing of the replay.
 };
 
 /// One collective. `measured` is absent when the recording has no collectives.csv.
@@ -77,7 +78,8 @@ struct LaunchReplay {
 /// With t the rank's CPU clock, each row first adds its gap to t; then, by its type:
 ///   cpu: t += call.
 ///   gpu: the work starts at max(t + launch_latency, stream free, end of the awaited collective +
-///     wait_latency, end of the awaited row's work); t += call.
+///     wait_latency, end of the awaited row's work), and so much later as the recording held it for
+///     no known reason; t += call.
 ///   d2h: the work starts as for gpu; t = max(t + copy_call, its end + copy_latency).
 ///   sync: t = max(t + sync_call, stream free + sync_latency).
 ///   nccl: the rank is ready at max(t + nccl_latency, producer stream free); t += call.

@@ -66,12 +66,15 @@ void read_ranks(const std::string& path, LaunchTrace& recording) {
   const auto rank = table.column("rank");
   const auto start = table.column("step_start_us");
   const auto measured = table.find("step_dur_us");
+  const auto cut = table.find("cut");
   for (std::size_t row = 0; row < table.rows(); ++row) {
     if (table.integer(row, rank, 0, kMaxRanks) != static_cast<std::int64_t>(row)) {
       table.fail(row, rank, fmt::format("expected {}: ranks count from 0", row));
     }
     recording.start.push_back(table.time(row, start, kMicrosecond));
     recording.measured.emplace_back();
+    recording.cut.push_back(cut && !table.text(row, *cut).empty() &&
+                            table.integer(row, *cut, 0, 1) == 1);
     if (measured && !table.text(row, *measured).empty()) {
       const Duration step = table.duration(row, *measured, kMicrosecond);
       if (step == Duration::zero()) {
@@ -127,6 +130,7 @@ class RowReader {
         work_(table_.column("gpu_dur_us")),
         waits_(table_.column("waits_collective")),
         waits_row_(table_.find("waits_row")),
+        held_(table_.find("held_us")),
         collective_(table_.column("collective")),
         launched_(recording.rows.size()) {}
 
@@ -169,6 +173,7 @@ class RowReader {
     if (entry.type == CallType::Gpu || entry.type == CallType::BlockingCopy) {
       entry.waits_collective = awaited(row, launched_[at(rank)]);
       entry.waits_row = awaited_row(row, rows);
+      entry.held = held_ ? duration_or_zero(row, *held_) : Duration::zero();
     }
     if (entry.type == CallType::Collective) {
       entry.collective = launch(row, launched_[at(rank)], rank);
@@ -267,6 +272,7 @@ class RowReader {
   CsvTable::Column work_;
   CsvTable::Column waits_;
   std::optional<CsvTable::Column> waits_row_;
+  std::optional<CsvTable::Column> held_;
   CsvTable::Column collective_;
   std::vector<std::vector<std::int32_t>> launched_;  ///< [rank] collectives in order.
 };

@@ -31,6 +31,7 @@ struct LaunchRow {
                     ///< but by no more than the previous call took.
   Duration host{0};  ///< CPU time of the call.
   Duration work{0};  ///< Time on the GPU; a Collective's includes the wait for other ranks.
+  Duration held{0};  ///< Gpu, BlockingCopy: how long it stands still once it could start.
 };
 
 /// A collective, as collective_defs.csv defines it.
@@ -52,11 +53,12 @@ struct RecordedKernel {
 /// Every rank launches the same collectives in the same order, each once, and no row waits for a
 /// collective that its rank has not launched yet. Therefore a replay always ends.
 struct LaunchTrace {
-  std::string path;                                  ///< The file that the rows were read from.
-  std::vector<std::vector<LaunchRow>> rows;          ///< [rank][row]
-  std::vector<Duration> start;                       ///< [rank] step start, on the common clock.
-  std::vector<std::optional<Duration>> measured;     ///< [rank] measured length of the step.
-  std::vector<LaunchCollective> collectives;         ///< [number]
+  std::string path;                               ///< The file that the rows were read from.
+  std::vector<std::vector<LaunchRow>> rows;       ///< [rank][row]
+  std::vector<Duration> start;                    ///< [rank] step start, on the common clock.
+  std::vector<std::optional<Duration>> measured;  ///< [rank] measured length of the step.
+  std::vector<bool> cut;                      ///< [rank] The recording lacks a part of the step.
+  std::vector<LaunchCollective> collectives;  ///< [number]
   std::vector<std::vector<RecordedKernel>> kernels;  ///< [collective][rank]; empty: not recorded.
   std::vector<std::int32_t> order;                   ///< Collective numbers in launch order.
 };

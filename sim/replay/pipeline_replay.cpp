@@ -1,9 +1,14 @@
 #include "sim/replay/pipeline_replay.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <span>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
@@ -60,6 +65,52 @@ class StageMeans {
   std::vector<Mean> backward_;
 };
 
+/// What the hosts do between the rows of a step.
+class HostGaps {
+ public:
+  HostGaps(const PipelineStep& step, std::int32_t stages) : step_(step), stages_(at(stages)) {
+    for (std::size_t w = 0; w < step.workers.size(); ++w) {
+      Duration end{0};
+      std::vector<Duration>& own = recorded_.emplace_back();
+      for (const PipelineRow& row : step.workers[w]) {
+        own.push_back(std::max(row.start - end, Duration::zero()));
+        of_place_[place_of(row, w)].push_back(own.back());
+        end = std::max(end, row.start + row.length);
+      }
+    }
+    for (auto& [place, gaps] : of_place_) {
+      std::ranges::sort(gaps);
+    }
+  }
+
+  /// Returns the gap before row `i` of a worker.
+  [[nodiscard]] Duration before(std::size_t worker, std::size_t i) const {
+    constexpr int kMost = 4;  // Medians.
+    const PipelineRow& row = step_.workers[worker][i];
+    if (is_transfer(row.op)) {
+      return Duration::zero();
+    }
+    const std::vector<Duration>& gaps = of_place_.at(place_of(row, worker));
+    if (is_group_op(row.op) || row.op == PipelineOp::LayernormGrads) {
+      return gaps.front();
+    }
+    return std::min(recorded_[worker][i], kMost * gaps[gaps.size() / 2]);
+  }
+
+ private:
+  /// Rows that play the same part in their replicas.
+  using Place = std::tuple<PipelineOp, std::int32_t, std::size_t>;
+
+  [[nodiscard]] Place place_of(const PipelineRow& row, std::size_t worker) const {
+    return {row.op, row.number, worker % stages_};
+  }
+
+  const PipelineStep& step_;
+  std::size_t stages_;
+  std::vector<std::vector<Duration>> recorded_;      ///< [worker][row]
+  std::map<Place, std::vector<Duration>> of_place_;  ///< Over the replicas, ascending.
+};
+
 /// Builds the program of one step: first communicators and collectives, then the workers' parts.
 class StepLowering {
  public:
@@ -70,6 +121,7 @@ class StepLowering {
         step_(step),
         options_(options),
         means_(step, recording.stages),
+        gaps_(step, recording.stages),
         boundaries_(recording.replicas * (recording.stages - 1)) {
     const std::int32_t communicators = 2 * boundaries_ + recording.replicas + recording.stages + 1;
     result_.communicators.resize(at(communicators));
@@ -158,6 +210,7 @@ class StepLowering {
         transfer({rows.data() + i, end - i}, worker);
         i = end;
       } else {
+        busy(options_.host_gaps ? gaps_.before(worker, i) : Duration::zero(), worker);
         lower_row(rows[i++], worker);
       }
     }
@@ -185,7 +238,13 @@ class StepLowering {
       return;
     }
     const Duration length = options_.balanced ? means_.length(row, worker) : row.length;
-    result_.program.ranks[worker].push_back({.kind = Opcode::Host, .host = length});
+    busy(length, worker);
+  }
+
+  void busy(Duration length, std::size_t worker) {
+    if (length > Duration::zero()) {
+      result_.program.ranks[worker].push_back({.kind = Opcode::Host, .host = length});
+    }
   }
 
   [[nodiscard]] std::int32_t id_of(const PipelineRow& row, std::size_t worker) const {
@@ -206,6 +265,7 @@ class StepLowering {
   const PipelineStep& step_;
   const PipelineReplayOptions& options_;
   StageMeans means_;
+  HostGaps gaps_;
   std::int32_t boundaries_;  ///< How many pairs of neighbouring stages all replicas have.
   std::vector<std::vector<std::int32_t>> collectives_;  ///< [communicator][number of the row]
   PipelineProgram result_;

@@ -20,6 +20,7 @@ enum class SendMode : std::uint8_t {
 struct PipelineReplayOptions {
   SendMode sends = SendMode::Blocking;
   bool balanced = false;  ///< True: every micro-batch takes the mean time of its stage.
+  bool host_gaps = true;  ///< False: a worker goes on at once when a row is over.
 };
 
 /// One step as a program of the engine, and the communicators that the program refers to.
@@ -38,6 +39,12 @@ struct PipelineProgram {
 /// Each worker runs its rows in recorded order. Compute takes its recorded time, a transfer between
 /// stages waits as `options.sends` says, and a group's operation starts when all its workers have
 /// arrived.
+///
+/// Between two rows the host is busy with what is not recorded. Before a worker's own row that is
+/// the recorded gap, but no more than four times the median of that row over the replicas. The
+/// start of a communication is recorded without its wait, so the gap before it may hold a wait:
+/// there it is the shortest gap of all workers of the stage. Transfers between stages start at
+/// once.
 ///
 /// Raises InputError: workers wait for each other for ever.
 [[nodiscard]] std::vector<Duration> replay(const PipelineTrace& recording,

@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/quantile.h"
 
 namespace stepsim {
 
@@ -53,6 +59,14 @@ std::int64_t count_of(const PipelineWorker& worker, PipelineOp op) {
   return std::ranges::count_if(worker, [op](const PipelineRow& row) { return row.op == op; });
 }
 
+double count_of(const PipelineStep& step, PipelineOp op) {
+  std::int64_t count = 0;
+  for (const PipelineWorker& worker : step.workers) {
+    count += count_of(worker, op);
+  }
+  return static_cast<double>(count);
+}
+
 class PipelineReader {
  public:
   explicit PipelineReader(const CsvTable& table)
@@ -72,19 +86,97 @@ class PipelineReader {
     for (std::size_t row = 0; row < table_.rows(); ++row) {
       add(row);
     }
-    for (PipelineStep& step : recording_.steps) {
-      for (std::size_t w = 0; w < step.workers.size(); ++w) {
-        sort(step, w);
-      }
-      check_partners(step);
-      if (step.measured == Duration::zero()) {
-        fail(fmt::format("step {}: takes no time", step.number));
-      }
-    }
+    leave_out_cut_steps();
     return std::move(recording_);
   }
 
  private:
+  void leave_out_cut_steps() {
+    const std::array<double, kOps.size()> usual = usual_counts();
+    std::vector<PipelineStep> whole;
+    std::optional<InputError> first_error;
+    for (PipelineStep& step : recording_.steps) {
+      std::string why;
+      try {
+        check(step);
+        why = missing_part(step, usual);
+      } catch (const InputError& error) {
+        first_error = first_error ? first_error : std::optional(error);
+        const std::string_view text = error.what();
+        constexpr std::string_view kMark = "error: ";
+        const std::size_t mark = text.find(kMark);
+        why = text.substr(mark == std::string_view::npos ? 0 : mark + kMark.size());
+      }
+      if (why.empty()) {
+        whole.push_back(std::move(step));
+      } else {
+        recording_.cut.push_back({step.number, std::move(why)});
+      }
+    }
+    if (whole.empty() && first_error) {
+      throw InputError(*first_error);
+    }
+    if (whole.empty()) {
+      fail("no step is whole: step " + std::to_string(recording_.cut.front().number) + " " +
+           recording_.cut.front().why);
+    }
+    recording_.steps = std::move(whole);
+  }
+
+  /// Raises InputError where the rows of a step do not fit together.
+  void check(PipelineStep& step) const {
+    for (std::size_t w = 0; w < step.workers.size(); ++w) {
+      sort(step, w);
+    }
+    check_partners(step);
+    if (step.measured == Duration::zero()) {
+      fail(fmt::format("step {}: takes no time", step.number));
+    }
+  }
+
+  /// [op] How many rows a step has; the median over the steps.
+  [[nodiscard]] std::array<double, kOps.size()> usual_counts() const {
+    std::array<double, kOps.size()> usual{};
+    for (const auto& [name, op] : kOps) {
+      std::vector<double> counts = mapped(
+          recording_.steps, [op = op](const PipelineStep& step) { return count_of(step, op); });
+      usual[static_cast<std::size_t>(op)] = quantile(counts, 0.5);
+    }
+    return usual;
+  }
+
+  /// What of the step was not recorded; empty where all of it was.
+  [[nodiscard]] std::string missing_part(const PipelineStep& step,
+                                         const std::array<double, kOps.size()>& usual) const {
+    constexpr double kLate = 0.1;
+    constexpr double kEnough = 0.75;
+    for (std::size_t w = 0; w < step.workers.size(); ++w) {
+      const PipelineRow& first = step.workers[w].front();
+      const bool waits =
+          is_transfer(first.op) || is_group_op(first.op) || first.op == PipelineOp::LayernormGrads;
+      if (!waits && to_ms(first.start) > kLate * to_ms(step.measured)) {
+        return fmt::format(
+            "begins inside: the first row of dp_rank {}, pp_stage {} starts {:.0f} "
+            "ms after the step",
+            w / at(recording_.stages),
+            w % at(recording_.stages),
+            to_ms(first.start));
+      }
+    }
+    for (const PipelineOp op : {PipelineOp::ParamsAllGather,
+                                PipelineOp::ReduceScatter,
+                                PipelineOp::ClipGrads,
+                                PipelineOp::Optimizer}) {
+      const double count = count_of(step, op);
+      const double others = usual[static_cast<std::size_t>(op)];
+      if (count < kEnough * others) {
+        return fmt::format(
+            "has {} rows of {}, where other steps have {}", count, name_of(op), others);
+      }
+    }
+    return "";
+  }
+
   /// Counts replicas and stages: one more than the highest number.
   void measure() {
     for (std::size_t row = 0; row < table_.rows(); ++row) {

@@ -53,6 +53,12 @@ struct PipelineStep {
   Duration measured{0};                 ///< The length of the step, up to the latest end of a row.
 };
 
+/// A step that the recording does not hold whole, and what shows it.
+struct CutStep {
+  std::int32_t number = 0;
+  std::string why;
+};
+
 /// The recorded steps of a job with data-parallel replicas of a pipeline.
 ///
 /// Every worker has rows in every step, every send has its receive, and all members of a group do
@@ -62,12 +68,19 @@ struct PipelineTrace {
   std::int32_t replicas = 0;
   std::int32_t stages = 0;
   std::int64_t rows = 0;
-  std::vector<PipelineStep> steps;  ///< Steps in the order of the file.
+  std::vector<PipelineStep> steps;  ///< Whole steps in the order of the file.
+  std::vector<CutStep> cut;         ///< The others, in that order.
 };
 
 /// Reads a recording from a table. scenarios/README.md, "Programs to replay", lists the columns.
 ///
-/// Raises InputError that names file, line and column, or the step and the worker.
+/// A step is cut where its rows do not fit together (a send without its receive, numbers that do
+/// not count from 0), where a worker's first row starts later than a tenth of the step and waits
+/// for nobody, and where it lacks more than a quarter of the rows that other steps have of an op
+/// that occurs once a step.
+///
+/// Raises InputError that names file, line and column, or the step and the worker where no step is
+/// whole.
 [[nodiscard]] PipelineTrace read_pipeline_trace(const CsvTable& table);
 
 }  // namespace stepsim

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/mapped.h"
@@ -78,6 +79,31 @@ bool any_measured(const LaunchReplay& replay) {
                              [](const ReplayedRank& rank) { return rank.measured.has_value(); });
 }
 
+/// Whether the error of some rank counts.
+bool any_counts(const LaunchReplay& replay) {
+  return std::ranges::any_of(replay.ranks, [](const ReplayedRank& rank) {
+    return rank.measured.has_value() && !rank.cut;
+  });
+}
+
+bool any_cut(const LaunchReplay& replay) {
+  return std::ranges::any_of(replay.ranks, &ReplayedRank::cut);
+}
+
+/// Says which steps were left out, with a reason.
+std::string cut_text(const std::vector<CutStep>& cut) {
+  if (cut.empty()) {
+    return "";
+  }
+  const std::string numbers = fmt::format(
+      "{}", fmt::join(mapped(cut, [](const CutStep& step) { return step.number; }), ", "));
+  return fmt::format("cut        {} not replayed and not in any mean: {}. Step {}: {}\n",
+                     cut.size() == 1 ? "1 step" : fmt::format("{} steps", cut.size()),
+                     numbers,
+                     cut.front().number,
+                     printable(cut.front().why));
+}
+
 std::string ranks_text(const LaunchReplay& replay, const Screen& screen) {
   if (!any_measured(replay)) {
     Table table({"rank", "replayed us"});
@@ -93,9 +119,12 @@ std::string ranks_text(const LaunchReplay& replay, const Screen& screen) {
     table.add({std::to_string(r),
                rank.measured ? us_text(*rank.measured) : "",
                us_text(rank.step),
-               error ? signed_percent2(*error) : ""});
+               error ? signed_percent2(*error) + (rank.cut ? " (cut)" : "") : ""});
   }
-  return table.text(screen) + "\n" + error_text(replay_error(replay)) + "\n";
+  const std::string cut =
+      any_cut(replay) ? "cut: the recording lacks a part of the step; not in the mean\n" : "";
+  return table.text(screen) + "\n" +
+         (any_counts(replay) ? error_text(replay_error(replay)) + "\n" : "") + cut;
 }
 
 std::string collectives_text(const std::vector<ReplayedCollective>& collectives,
@@ -206,7 +235,7 @@ std::string steps_text(std::vector<ReplayedStep> steps,
 ReplayError replay_error(const LaunchReplay& replay) {
   std::vector<double> errors;
   for (const ReplayedRank& rank : replay.ranks) {
-    if (const auto error = error_of(rank)) {
+    if (const auto error = error_of(rank); error && !rank.cut) {
       errors.push_back(*error);
     }
   }
@@ -233,7 +262,7 @@ std::string replay_text(const PipelineReplay& replay,
              "mean step  measured {} ms, replayed {} ms\n"
              "error      {}\n"
              "balanced   {} ms with every micro-batch at its stage's mean: imbalance costs "
-             "{:.1f} % (measured / balanced)\n\n",
+             "{:.1f} % (measured / balanced)\n{}\n",
              printable(replay.path),
              replay.steps.size(),
              replay.replicas,
@@ -243,7 +272,8 @@ std::string replay_text(const PipelineReplay& replay,
              ms_text(mean.replayed),
              error_text(replay_error(replay)),
              ms_text(mean.balanced),
-             100 * mean.imbalance()) +
+             100 * mean.imbalance(),
+             cut_text(replay.cut)) +
          steps_text(replay.steps, columns, screen);
 }
 
@@ -255,13 +285,14 @@ Json replay_json(const LaunchReplay& replay) {
     ranks.push_back({{"rank", r},
                      {"measured_us", rank.measured ? Json(us(*rank.measured)) : Json()},
                      {"replayed_us", us(rank.step)},
-                     {"error", or_null(error)}});
+                     {"error", or_null(error)},
+                     {"cut", rank.cut}});
   }
   Json collectives = mapped(replay.collectives, collective_json);
   return {{"format", "stepsim-replay/1"},
           {"program", replay.path},
           {"ranks", std::move(ranks)},
-          {"error", any_measured(replay) ? error_json(replay_error(replay)) : Json()},
+          {"error", any_counts(replay) ? error_json(replay_error(replay)) : Json()},
           {"collectives", std::move(collectives)}};
 }
 
@@ -282,19 +313,23 @@ Json replay_json(const PipelineReplay& replay) {
            {{"measured", mean.measured}, {"replayed", mean.replayed}, {"balanced", mean.balanced}}},
           {"imbalance_cost", mean.imbalance()},
           {"error", error_json(replay_error(replay))},
-          {"steps", std::move(steps)}};
+          {"steps", std::move(steps)},
+          {"cut", mapped(replay.cut, [](const CutStep& step) -> Json {
+             return {{"step", step.number}, {"why", step.why}};
+           })}};
 }
 
 std::string replay_csv(const LaunchReplay& replay) {
-  std::string text = "rank,measured_us,replayed_us,error\n";
+  std::string text = "rank,measured_us,replayed_us,error,cut\n";
   for (std::size_t r = 0; r < replay.ranks.size(); ++r) {
     const ReplayedRank& rank = replay.ranks[r];
     const auto error = error_of(rank);
-    text += fmt::format("{},{},{},{}\n",
+    text += fmt::format("{},{},{},{},{}\n",
                         r,
                         rank.measured ? fmt::format("{}", us(*rank.measured)) : "",
                         us(rank.step),
-                        error ? fmt::format("{}", *error) : "");
+                        error ? fmt::format("{}", *error) : "",
+                        rank.cut ? 1 : 0);
   }
   return text;
 }

@@ -32,6 +32,7 @@ struct PipelineReplay {
   std::int32_t stages = 0;
   std::int64_t rows = 0;
   std::vector<ReplayedStep> steps;
+  std::vector<CutStep> cut;  ///< Steps that were not replayed.
 };
 
 /// What the text of a pipeline replay shows of each step.
@@ -40,7 +41,8 @@ struct StepColumns {
   bool balanced = false;
 };
 
-/// Errors over the ranks with a measured step; zeros when there are none.
+/// Errors over the ranks with a measured step that is not cut, and over the steps; zeros when there
+/// are none.
 [[nodiscard]] ReplayError replay_error(const LaunchReplay& replay);
 [[nodiscard]] ReplayError replay_error(const PipelineReplay& replay);
 

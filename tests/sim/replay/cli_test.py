@@ -80,12 +80,37 @@ def test_a_pipeline_file_is_known_by_its_columns_plain_or_packed():
         packed.write_bytes(gzip.compress(rows.encode()))
         result = json.loads(replay(str(plain), "--json", "-").stdout)
         step = result["steps"][0]
-        assert step["measured_ms"] == 35.5 and step["replayed_ms"] == 35, step
-        assert step["balanced_ms"] == 25, step
-        assert abs(result["imbalance_cost"] - (35.5 / 25 - 1)) < 1e-12
-        text = replay(folder, "--balanced").stdout
+        # The second replica's host takes 0.5 ms more to begin the reduce-scatter.
+        assert step["measured_ms"] == 35.5 and step["replayed_ms"] == 35.5, step
+        assert step["balanced_ms"] == 25.5, step
+        assert abs(result["imbalance_cost"] - (35.5 / 25.5 - 1)) < 1e-12
+        assert result["cut"] == [], result
+        text = replay(folder, "--balanced", "--no-host-gaps").stdout
         assert "imbalance costs 42.0 %" in text and "5           35.50" in text, text
         assert replay(str(packed)).stdout.splitlines()[2:] == replay(folder).stdout.splitlines()[2:]
+
+
+def test_cut_steps_are_left_out_and_named():
+    whole = "{0},0,0,params-all-gather,0,0,1\n{0},0,0,forward-compute,0,1,99\n{0},0,0,optimizer,0,100,5\n"
+    late = "3,0,0,forward-compute,0,60,40\n3,0,0,optimizer,0,100,5\n"
+    with tempfile.TemporaryDirectory() as folder:
+        plain = pathlib.Path(folder) / "ops.csv"
+        header = "step,dp_rank,pp_stage,op,seq,start_ms,dur_ms\n"
+        plain.write_text(header + late + whole.format(4) + whole.format(5), encoding="utf-8")
+        text = replay(folder).stdout
+        assert "2 steps of 1 replicas" in text and "mean |error| 0.00 %" in text, text
+        assert "cut        1 step not replayed and not in any mean: 3. Step 3: begins inside" in text, text
+        result = json.loads(replay(folder, "--json", "-").stdout)
+        assert [one["step"] for one in result["steps"]] == [4, 5], result
+        assert [one["step"] for one in result["cut"]] == [3], result
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
+        ranks = pathlib.Path(folder) / "ranks.csv"
+        ranks.write_text("rank,step_start_us,step_dur_us,cut\n0,0,400,0\n1,0,900,1\n", encoding="utf-8")
+        text = replay(folder).stdout
+        assert "% (cut)\n" in text and "mean |error| 2.50 %" in text, text
+        result = json.loads(replay(folder, "--json", "-").stdout)
+        assert [one["cut"] for one in result["ranks"]] == [False, True], result
 
 
 def test_wrong_options_and_files_are_bad_input():
@@ -118,8 +143,9 @@ def test_the_recorded_step_of_eight_ranks():
 def test_the_recorded_pipeline_job():
     folder = recorded("bytedance_SE")
     text = replay(folder).stdout
-    assert "mean |error| 0.19 %, worst 0.36 %" in text, text
-    published = replay(folder, "--sends", "buffered", "--steps-table", "--balanced").stdout
+    assert "mean |error| 0.00 %, worst 0.02 %" in text, text
+    options = ("--no-host-gaps", "--sends", "buffered", "--steps-table", "--balanced")
+    published = replay(folder, *options).stdout
     assert "mean |error| 0.52 %, worst 0.93 %" in published, published
     assert "imbalance costs 35.0 %" in published, published
     assert len(published.splitlines()) == 6 + 2 + 45, published

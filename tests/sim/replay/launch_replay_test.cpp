@@ -94,6 +94,18 @@ TEST_CASE("work waits for a row on another stream") {
   }
 }
 
+TEST_CASE("work that the recording held up for no known reason is held up again") {
+  test::LaunchFiles files;
+  files.header =
+      "rank,gap_us,cpu_dur_us,type,stream,gpu_dur_us,waits_collective,collective,held_us\n";
+  files.ranks = "rank,step_start_us,cut\n0,0,1\n";
+  files.rows = "0,1,2,gpu,7,100,,,\n0,1,2,gpu,7,50,,,30\n0,1,0,sync,7,,,,\n";
+  const LaunchReplay result = replay(read_launch_trace(CsvTable(files.written())));
+  // Kernels 8..108 and, once it could start, 30 us later: 138..188.
+  CHECK(result.ranks[0].step == us(193));
+  CHECK(result.ranks[0].cut);
+}
+
 TEST_CASE("a blocking copy ends with its copy, whatever its recorded call took") {
   // Kernel 8..108, copy 108..118, CPU goes on at 125 (not 900 later), then 10 us to the end.
   CHECK(replay(one_rank("0,1,4,gpu,7,100,,\n0,5,900,d2h,7,10,,\n0,10,0,end,,,,\n")).ranks[0].step ==

@@ -90,7 +90,7 @@ TEST_CASE("operations of a group start when all its workers are there") {
       "0,1,0,grads-reduce-scatter,0,30,7\n"
       "0,1,0,optimizer-clip-main-grad,0,37,2\n"
       "0,1,0,optimizer,0,39,1\n");
-  CHECK(only_step_ms(recording, {}) == Approx(48));
+  CHECK(only_step_ms(recording, {.host_gaps = false}) == Approx(48));
 }
 
 TEST_CASE("embeddings are reduced by the stages that have them, in each replica") {
@@ -103,6 +103,71 @@ TEST_CASE("embeddings are reduced by the stages that have them, in each replica"
       "0,0,2,forward-compute,0,0,20\n"
       "0,0,2,embedding-grads-all-reduce,0,20,3\n");
   CHECK(only_step_ms(recording, {}) == Approx(23));
+}
+
+// Each host is busy for 2 ms before its optimizer; the second replica's reduce-scatter waits for
+// the first one, whose host takes 3 ms to begin it.
+TEST_CASE("what a host does between two rows counts, and what it waits for does not") {
+  const PipelineTrace recording = read(
+      "0,0,0,params-all-gather,0,0,4\n"
+      "0,0,0,forward-compute,0,5,25\n"
+      "0,0,0,grads-reduce-scatter,0,33,7\n"
+      "0,0,0,optimizer,0,42,5\n"
+      "0,1,0,params-all-gather,0,0,4\n"
+      "0,1,0,forward-compute,0,5,5\n"
+      "0,1,0,grads-reduce-scatter,0,33,7\n"
+      "0,1,0,optimizer,0,42,5\n");
+  CHECK(to_ms(recording.steps[0].measured) == 47);
+  CHECK(only_step_ms(recording, {}) == Approx(47));
+  CHECK(only_step_ms(recording, {.host_gaps = false}) == Approx(41));
+  // Balanced forwards of 15 ms: both arrive at 20, and begin at 23.
+  CHECK(only_step_ms(recording, {.balanced = true}) == Approx(37));
+}
+
+TEST_CASE("a gap far above those of the other replicas is no work of the host") {
+  std::string rows;
+  for (int replica = 0; replica < 5; ++replica) {
+    const std::string who = "0," + std::to_string(replica) + ",0,";
+    const int gap = replica == 0 ? 500 : 1;
+    rows += who + "params-all-gather,0,0,10\n" + who + "forward-compute,0," +
+            std::to_string(10 + gap) + ",20\n";
+  }
+  // Four times the median.
+  CHECK(only_step_ms(read(rows), {}) == Approx(10 + 4 + 20));
+}
+
+TEST_CASE("cut steps are left out, and the others replayed") {
+  std::string second = kTwoStages;
+  for (std::size_t at = 0; (at = second.find("7,0,", at)) != std::string::npos; ++at) {
+    if (at == 0 || second[at - 1] == '\n') {
+      second[at] = '8';
+    }
+  }
+  // A send without its receive; a worker that begins late; no optimizer.
+  const std::string lonely = "5,0,0,forward-send,0,0,5\n5,0,1,optimizer,0,0,5\n";
+  const std::string late =
+      "6,0,0,params-all-gather,0,0,1\n6,0,0,optimizer,0,90,1\n"
+      "6,0,1,backward-compute,0,60,20\n6,0,1,optimizer,0,80,1\n";
+  const std::string unfinished =
+      "9,0,0,params-all-gather,0,0,1\n9,0,0,forward-compute,0,1,9\n"
+      "9,0,1,params-all-gather,0,0,1\n9,0,1,forward-compute,0,1,9\n";
+  const PipelineTrace recording = read(lonely + late + kTwoStages + second + unfinished);
+  REQUIRE(recording.steps.size() == 2);
+  CHECK(recording.steps[0].number == 7);
+  CHECK(recording.steps[1].number == 8);
+  REQUIRE(recording.cut.size() == 3);
+  CHECK(recording.cut[0].number == 5);
+  CHECK(recording.cut[0].why ==
+        "step 5, dp_rank 0, pp_stage 0: 1 rows of forward-send, but 0 of forward-recv on the other "
+        "side, step 5, dp_rank 0, pp_stage 1: ");
+  CHECK(recording.cut[1].number == 6);
+  CHECK(recording.cut[1].why ==
+        "begins inside: the first row of dp_rank 0, pp_stage 1 starts 60 ms after the step");
+  CHECK(recording.cut[2].number == 9);
+  CHECK(recording.cut[2].why == "has 0 rows of optimizer, where other steps have 2");
+  CHECK(replay(recording).size() == 2);
+  // A recording of nothing else is refused.
+  CHECK(pipeline_error_holds(pipeline_error(late), "no step is whole: step 6 begins inside"));
 }
 
 TEST_CASE("a communication below zero counts as none, computing below zero is refused") {

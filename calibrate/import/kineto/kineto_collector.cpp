@@ -442,9 +442,31 @@ void KinetoCollector::require_known_runtime() const {
   }
 }
 
+/// Finds what the GPU had still to do of the time before the recording.
+void KinetoCollector::find_earlier_work() {
+  std::map<std::int64_t, std::int64_t> first;  // [stream] The start of work with a launch.
+  for (const GpuRow& row : gpu_rows_) {
+    if (call_of(row.correlation) != nullptr) {
+      const std::int64_t start = row.op.span.start_ns;
+      std::int64_t& earliest = first.try_emplace(row.op.stream, start).first->second;
+      earliest = std::min(earliest, start);
+    }
+  }
+  for (const GpuRow& row : gpu_rows_) {
+    const auto found = first.find(row.op.stream);
+    const bool before = found == first.end() || row.op.span.start_ns < found->second;
+    if (before && call_of(row.correlation) == nullptr) {
+      const std::int64_t end = row.op.span.end_ns();
+      std::int64_t& last = trace_.launched_before_ns.try_emplace(row.op.stream, end).first->second;
+      last = std::max(last, end);
+    }
+  }
+}
+
 void KinetoCollector::finish() {
   shift_to_base();
   sort_host_rows();
+  find_earlier_work();
   std::set<std::int64_t> streams;
   for (GpuRow& row : gpu_rows_) {
     streams.insert(row.op.stream);

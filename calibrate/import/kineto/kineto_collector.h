@@ -80,6 +80,7 @@ class KinetoCollector {
   void complete_syncs();
   void leave_waits_of_collectives();
   void require_known_runtime() const;
+  void find_earlier_work();
   void take_size(const Statement& statement, KinetoCollective* collective);
 
   KinetoTrace& trace_;

@@ -154,8 +154,8 @@ class ProgramMaker {
     program_.step = wanted ? *wanted : whole != steps.rend() ? *whole : steps.back();
     if (missing[program_.step] > 0) {
       program_.notes.push_back(fmt::format(
-          "{} kernels that step {} launched are not in the traces: the replay takes no GPU time "
-          "for them",
+          "{} kernels that step {} launched are not in the traces: the step is cut, and no mean "
+          "of the replay counts its ranks",
           missing[program_.step],
           program_.step));
     }
@@ -166,6 +166,11 @@ class ProgramMaker {
   }
   [[nodiscard]] int index(std::size_t trace) const {
     return *index_of(traces_[trace], program_.step);
+  }
+
+  /// Whether the trace lacks kernels that the step launched.
+  [[nodiscard]] bool is_cut(std::size_t trace) const {
+    return launches_without_kernel(traces_[trace])[static_cast<std::size_t>(index(trace))] > 0;
   }
 
   void find_clock() {
@@ -279,14 +284,14 @@ class ProgramMaker {
         kStoodStill * static_cast<double>(span_of(trace).duration_ns)) {
       program_.notes.push_back(fmt::format(
           "rank {}: its GPU stood still for {:.3f} ms with work launched, for no reason that the "
-          "trace shows; the replay starts that work at once and ends the earlier",
+          "trace shows; the program holds that work for as long, whatever else changes",
           matches_.ranks[trace],
           static_cast<double>(made.unexplained_ns) * 1e-6));
     }
     if (index(trace) == 0 && traces_[trace].without_launch > 0) {
       program_.notes.push_back(fmt::format(
           "rank {}: step {} is the first one recorded, and {} GPU operations were launched before: "
-          "what they held up is not in the program{}",
+          "as far as they reach into the step they stand first, as one{}",
           matches_.ranks[trace],
           program_.step,
           traces_[trace].without_launch,
@@ -305,6 +310,7 @@ class ProgramMaker {
     program_.ranks.push_back({matches_.ranks[trace],
                               span.start_ns - zero_of(trace),
                               span.duration_ns,
+                              is_cut(trace),
                               std::move(made.rows)});
   }
 

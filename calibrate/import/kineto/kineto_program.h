@@ -21,6 +21,7 @@ struct KinetoRow {
   std::int64_t gap_ns = 0;   ///< Since the end of the call before; below 0 where threads overlap.
   std::int64_t host_ns = 0;  ///< Length of the call.
   std::int64_t gpu_ns = 0;   ///< Length of the work; a Collective's includes its wait.
+  std::int64_t held_ns = 0;  ///< How long the work stood launched, for no reason that is known.
   std::int64_t stream = -1;  ///< -1 = none.
   int awaited = -1;          ///< The collective that this GPU work waits for; -1 = none.
   std::int64_t after =
@@ -33,6 +34,7 @@ struct KinetoProgramRank {
   int rank = 0;  ///< The trace's number; the program counts its ranks from 0.
   std::int64_t start_ns = 0;
   std::int64_t duration_ns = 0;
+  bool cut = false;  ///< The trace lacks kernels of the step: it ended before they ran.
   std::vector<KinetoRow> rows;
 };
 
@@ -64,8 +66,9 @@ struct KinetoProgram {
 /// that waits for an event outside of a collective's call waits for the oldest collective that was
 /// made from it and not awaited yet, unless its next work began before that one ended; work that
 /// was free to start and did so only as a collective ended waited for that one, and work that did
-/// so as other work ended on another stream waited for that. Work launched before the step that the
-/// GPU has still to do stands first.
+/// so as other work ended on another stream waited for that. Work that stood launched for no such
+/// reason is held as long. Work launched before the step, or before the recording, that the GPU has
+/// still to do stands first.
 ///
 /// Raises InputError when the traces have no step in common, or not this one; when there is no GPU;
 /// when ranks launch their collectives in different orders; and when a collective ends on one rank

@@ -37,13 +37,13 @@ std::string number_or_empty(std::int64_t value) {
 std::string rows_csv(const KinetoProgram& program) {
   std::string text =
       "rank,idx,gap_us,cpu_dur_us,type,stream,gpu_dur_us,waits_collective,collective,obs_ts_us,"
-      "waits_row\n";
+      "waits_row,held_us\n";
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     const auto& rows = program.ranks[r].rows;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const KinetoRow& row = rows[i];
       fmt::format_to(std::back_inserter(text),
-                     "{},{},{},{},{},{},{},{},{},{},{}\n",
+                     "{},{},{},{},{},{},{},{},{},{},{},{}\n",
                      r,
                      i,
                      us(row.gap_ns),
@@ -54,17 +54,23 @@ std::string rows_csv(const KinetoProgram& program) {
                      number_or_empty(row.awaited),
                      number_or_empty(row.collective),
                      row.recorded_ns ? us(*row.recorded_ns) : "",
-                     number_or_empty(row.after));
+                     number_or_empty(row.after),
+                     row.held_ns > 0 ? us(row.held_ns) : "");
     }
   }
   return text;
 }
 
 std::string ranks_csv(const KinetoProgram& program) {
-  std::string text = "rank,step_start_us,step_dur_us,trace_rank\n";
+  std::string text = "rank,step_start_us,step_dur_us,trace_rank,cut\n";
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     const KinetoProgramRank& rank = program.ranks[r];
-    text += fmt::format("{},{},{},{}\n", r, us(rank.start_ns), us(rank.duration_ns), rank.rank);
+    text += fmt::format("{},{},{},{},{}\n",
+                        r,
+                        us(rank.start_ns),
+                        us(rank.duration_ns),
+                        rank.rank,
+                        rank.cut ? 1 : 0);
   }
   return text;
 }

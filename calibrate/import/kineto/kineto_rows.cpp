@@ -90,6 +90,9 @@ class RowMaker {
         end_(step_.start_ns) {}
 
   KinetoRankRows make() {
+    for (const auto& [stream, end_ns] : trace_.launched_before_ns) {
+      streams_[stream].end_ns = end_ns;
+    }
     auto call = trace_.calls.begin();
     for (; call != trace_.calls.end() && call->at.span.start_ns < step_.start_ns; ++call) {
       const auto [first, last] = find_items(items_, *call);
@@ -284,7 +287,7 @@ class RowMaker {
     } else {
       row->type = is_blocking_copy(call, item) ? KinetoRowType::BlockingCopy : KinetoRowType::Gpu;
       if (!item.collective) {
-        take_waits(call, item);
+        row->held_ns = take_waits(call, item);
         row->awaited = streams_[item.stream].awaited;
         row->after = std::exchange(streams_[item.stream].after, -1);
         result_.waits_between += row->after >= 0 ? 1 : 0;
@@ -303,8 +306,9 @@ class RowMaker {
     }
   }
 
-  /// Finds what the work of a stream waits for from now on.
-  void take_waits(const KinetoCall& call, const Item& item) {
+  /// Finds what the work of a stream waits for from now on. Returns for how long this work was
+  /// held up for no reason that is known.
+  std::int64_t take_waits(const KinetoCall& call, const Item& item) {
     Stream& stream = streams_[item.stream];
     for (; pending_waits_ > 0; --pending_waits_) {
       // Work that began before a collective's end did not wait for it: another stream does.
@@ -320,7 +324,7 @@ class RowMaker {
       if (held > kHeldByOther && stream.after < 0) {
         stream.after = row_before(item);
       }
-      return;
+      return 0;
     }
     const auto cause =
         std::find_if(launched_.rbegin(), launched_.rend(), [&item](const Launched& one) {
@@ -331,14 +335,16 @@ class RowMaker {
       if (cause->number != stream.awaited) {
         await(*cause, &stream);
       }
-      return;
+      return 0;
     }
     if (stream.after < 0) {
       stream.after = row_before(item);
     }
     if (stream.after < 0 && !waits_for_collective(stream, item)) {
       result_.unexplained_ns += held;
+      return held;
     }
+    return 0;
   }
 
   /// The row whose work ended on another stream just before this work began; -1 = none.

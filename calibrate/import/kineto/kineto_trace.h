@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -133,9 +134,12 @@ struct KinetoTrace {
   std::vector<std::string> names;     ///< The kernels' names, each once.
   std::vector<std::int64_t> streams;  ///< The streams of GPU operations, ascending.
 
-  std::int64_t events = 0;               ///< The rows of traceEvents.
-  std::int64_t rows = 0;                 ///< Complete events of the categories that are read.
-  std::int64_t without_launch = 0;       ///< GPU rows whose launch is not there; left out of `ops`.
+  std::int64_t events = 0;          ///< The rows of traceEvents.
+  std::int64_t rows = 0;            ///< Complete events of the categories that are read.
+  std::int64_t without_launch = 0;  ///< GPU rows whose launch is not there; left out of `ops`.
+  /// [stream] The end of the last of these that began before any other work of the stream: it was
+  /// launched before the recording.
+  std::map<std::int64_t, std::int64_t> launched_before_ns;
   std::set<std::string> other_runtimes;  ///< Categories of launches that are not read.
   std::int64_t unusable = 0;             ///< Complete events without a time or of negative length.
   std::vector<std::string> warnings;

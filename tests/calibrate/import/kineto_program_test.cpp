@@ -50,6 +50,12 @@ class Rank {
         kernel(name, correlation_, std::to_string(start), std::to_string(length), "", stream));
     return *this;
   }
+  /// Work whose launch was before the recording.
+  Rank& earlier(int stream, int start, int length) {
+    rows_.push_back(
+        kernel("gemm", 9999, std::to_string(start), std::to_string(length), "", stream));
+    return *this;
+  }
   Rank& copy(int stream, int start, int length, const std::string& name) {
     rows_.push_back(row("gpu_memcpy",
                         name,
@@ -150,6 +156,8 @@ TEST_CASE("work that begins as other work ends on another stream waited for it")
       program_of(Rank().step(3, 0, 400).launch(10, 7, 20, 200).launch(18, 8, 240, 20));
   CHECK(free.ranks[0].rows[1].after == -1);
   CHECK(notes_with(free, "stood still for 0.215 ms with work launched") == 1);
+  CHECK(free.ranks[0].rows[1].held_ns == 215'000);
+  CHECK(program.ranks[0].rows[2].held_ns == 0);
   CHECK(notes_with(program, "stood still") == 0);
 }
 
@@ -349,6 +357,24 @@ TEST_CASE("work of the step before that the GPU has still to do stands first") {
   CHECK(program.notes.size() == 2);
 }
 
+TEST_CASE("work launched before the recording stands first as far as it reaches into the step") {
+  const Rank rank = Rank()
+                        .step(4, 100, 200)
+                        .earlier(7, 20, 30)
+                        .earlier(7, 60, 90)   // Up to 150.
+                        .earlier(22, 50, 40)  // Over before the step.
+                        .launch(110, 7, 150, 40)
+                        .earlier(7, 195, 50)  // Its launch is missing: it was in the recording.
+                        .call("cudaStreamSynchronize", 120, 75);
+  const KinetoProgram program = program_of(rank, 4);
+  CHECK(texts_of(program) == Texts{"0+0 g 7:43", "10+2 g 7:40", "8+75 s 7:0", "105+0 e"});
+  CHECK(notes_with(program, "4 GPU operations were launched before: as far as they reach") == 1);
+  // Nothing of it reaches into a later step.
+  Rank two = rank;
+  two.step(5, 300, 100).launch(310, 7, 320, 5);
+  CHECK(texts_of(program_of(two, 5)) == Texts{"10+2 g 7:5", "88+0 e"});
+}
+
 TEST_CASE("calls beside another thread's blocking call follow it") {
   const KinetoProgram program = program_of(Rank()
                                                .step(3, 0, 1000)
@@ -376,6 +402,8 @@ TEST_CASE("the last step whose kernels are all there is taken, or the one that i
   CHECK(program_of(rank, 3).step == 3);
   const KinetoProgram cut = program_of(rank, 5);
   CHECK(cut.step == 5);
+  CHECK(cut.ranks[0].cut);
+  CHECK_FALSE(program_of(rank).ranks[0].cut);
   CHECK(cut.notes.front().find("1 kernels that step 5 launched are not") != std::string::npos);
   CHECK_THROWS_WITH_AS((void)program_of(rank, 6),
                        doctest::Contains("no step 6 in all traces; there are 3, 4, 5"),

@@ -118,24 +118,25 @@ def test_two_ranks_become_a_program_that_replays_in_their_time():
         assert [row["trace_rank"] for row in csv.DictReader(file)] == ["1"]
 
 
-def busy_gpu(steps):
+def busy_gpu(steps, stall=0):
     """A host that runs ahead of its GPU, reads the loss in the middle of each step, and leaves half of
-    the step's kernels to do. Launches take 10 us of the host, kernels 50 us of the GPU."""
+    the step's kernels to do. Launches take 10 us of the host, kernels 50 us of the GPU, which stands
+    still for `stall` us before the eleventh of each step."""
     events, now, free = [], 0, 0
 
     def launch(name, **more):
         nonlocal now, free
         correlation = len(events)
         events.append(event("cuda_runtime", name, now, 10, correlation=correlation, **more))
-        start = max(now + 7, free)
+        start = max(now + 7, free) + more.pop("held", 0)
         kind = ("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)") if "Memcpy" in name else ("kernel", "gemm")
         events.append(event(*kind, start, 50, correlation=correlation, stream=7))
         now, free = now + 12, start + 50
 
     for step in range(steps):
         begin = now
-        for _ in range(20):
-            launch("cudaLaunchKernel")
+        for i in range(20):
+            launch("cudaLaunchKernel", held=stall if i == 10 else 0)
         copy = len(events)
         launch("cudaMemcpyAsync")
         now = free + 6
@@ -158,6 +159,44 @@ def test_a_step_that_waits_for_its_gpu_replays():
     assert abs(result["ranks"][0]["replayed_us"] - 3064) < 1e-6, result
     first = import_traces(trace, "--program", program, "--step", "0").stdout
     assert "had work of the step before" not in first, first
+
+
+def test_a_gpu_that_stood_still_with_work_launched_does_so_in_the_replay():
+    trace = path_of("stalled.json", trace_text(busy_gpu(3, stall=400)))
+    program = path_of("stalled")
+    text = import_traces(trace, "--program", program).stdout
+    assert "its GPU stood still for 0.400 ms with work launched" in text, text
+    with open(os.path.join(program, "program.csv"), encoding="utf-8") as file:
+        held = [row["held_us"] for row in csv.DictReader(file) if row["held_us"]]
+    assert held == ["400"], held
+    rank = replayed(program)["ranks"][0]
+    assert rank["measured_us"] == 3463 and abs(rank["replayed_us"] - 3464) < 1e-6, rank
+
+
+def test_a_trace_that_begins_while_the_gpu_is_at_work_replays():
+    events = busy_gpu(2)
+    second = next(e["ts"] for e in events if e["name"] == "ProfilerStep#1")
+    # Recording began with the second step: the first one's kernels are there, its calls are not.
+    kept = [e for e in events if e["cat"] in ("kernel", "gpu_memcpy") or e["ts"] >= second]
+    program = path_of("begun")
+    text = import_traces(path_of("begun.json", trace_text(kept)), "--program", program).stdout
+    assert "61 GPU operations were launched before: as far as they reach into the step" in text, text
+    rank = replayed(program)["ranks"][0]
+    # Without the 2 ms that the GPU had still to do it took half of the time.
+    assert abs(rank["error"]) < 0.001, rank
+
+
+def test_a_trace_that_ends_inside_a_step_counts_in_no_mean():
+    events = busy_gpu(2)
+    last = max(e["ts"] for e in events if e["cat"] == "kernel")
+    trace = path_of("ended.json", trace_text([e for e in events if e["ts"] < last or e["cat"] != "kernel"]))
+    program = path_of("ended")
+    text = import_traces(trace, "--program", program, "--step", "1").stdout
+    assert "1 kernels that step 1 launched are not in the traces: the step is cut" in text, text
+    result = replayed(program)
+    assert result["ranks"][0]["cut"] and result["error"] is None, result
+    text = run(STEPSIM, "replay", program).stdout
+    assert "% (cut)" in text and "not in the mean" in text and "mean |error|" not in text, text
 
 
 class BusyRank:

@@ -279,7 +279,9 @@ TEST_CASE("DLRM: the program of three ranks is that of the reference") {
       const std::string rank = rename(line.at("rank"));
       line.erase("rank");
       line.erase("trace_rank");
-      line.erase("waits_row");  // The reference's programs have none.
+      for (const char* ours : {"waits_row", "held_us", "cut"}) {
+        line.erase(ours);  // The reference's programs have none.
+      }
       result[rank].push_back(std::move(line));
     }
     return result;
@@ -287,8 +289,17 @@ TEST_CASE("DLRM: the program of three ranks is that of the reference") {
   for (const auto& [file, wanted] :
        {std::pair("/program.csv", *reference), std::pair("/ranks.csv", *ranks)}) {
     const auto all = by_rank(read_lines(wanted), [](const std::string& rank) { return rank; });
-    const auto made = by_rank(read_lines(folder + file),
-                              [&](const std::string& rank) { return rank_of.at(rank); });
+    auto made = by_rank(read_lines(folder + file),
+                        [&](const std::string& rank) { return rank_of.at(rank); });
+    if (file == std::string("/program.csv")) {
+      // What rank 1's GPU had still to do of the time before stands first; the reference drops it.
+      std::vector<TraceLine>& lines = made.at("1");
+      CHECK(lines.front().at("gpu_dur_us") == "1327");
+      lines.erase(lines.begin());
+      for (TraceLine& line : lines) {
+        line.at("idx") = std::to_string(std::stoi(line.at("idx")) - 1);
+      }
+    }
     CHECK(made.size() == 3);
     for (const auto& one : made) {
       CAPTURE(one.first);

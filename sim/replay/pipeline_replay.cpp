@@ -91,18 +91,23 @@ class HostGaps {
       return Duration::zero();
     }
     const std::vector<Duration>& gaps = of_place_.at(place_of(row, worker));
-    if (is_group_op(row.op) || row.op == PipelineOp::LayernormGrads) {
+    if (is_communication(row.op)) {
       return gaps.front();
     }
     return std::min(recorded_[worker][i], kMost * gaps[gaps.size() / 2]);
   }
 
  private:
-  /// Rows that play the same part in their replicas.
+  [[nodiscard]] static bool is_communication(PipelineOp op) {
+    return is_group_op(op) || op == PipelineOp::LayernormGrads;
+  }
+
+  /// Rows that play the same part in their replicas; of communications, which one stage may begin
+  /// by waiting for another, in all stages.
   using Place = std::tuple<PipelineOp, std::int32_t, std::size_t>;
 
   [[nodiscard]] Place place_of(const PipelineRow& row, std::size_t worker) const {
-    return {row.op, row.number, worker % stages_};
+    return {row.op, row.number, is_communication(row.op) ? 0 : worker % stages_};
   }
 
   const PipelineStep& step_;

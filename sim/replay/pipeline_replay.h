@@ -43,8 +43,7 @@ struct PipelineProgram {
 /// Between two rows the host is busy with what is not recorded. Before a worker's own row that is
 /// the recorded gap, but no more than four times the median of that row over the replicas. The
 /// start of a communication is recorded without its wait, so the gap before it may hold a wait:
-/// there it is the shortest gap of all workers of the stage. Transfers between stages start at
-/// once.
+/// there it is the shortest gap of all workers. Transfers between stages start at once.
 ///
 /// Raises InputError: workers wait for each other for ever.
 [[nodiscard]] std::vector<Duration> replay(const PipelineTrace& recording,

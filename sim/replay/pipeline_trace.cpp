@@ -67,6 +67,16 @@ double count_of(const PipelineStep& step, PipelineOp op) {
   return static_cast<double>(count);
 }
 
+/// When a worker's first row starts, as a share of the step; 0 where it has none.
+double start_of(const PipelineStep& step, std::size_t worker) {
+  const PipelineWorker& rows = step.workers[worker];
+  if (rows.empty() || step.measured == Duration::zero()) {
+    return 0;
+  }
+  return to_ms(std::ranges::min_element(rows, {}, &PipelineRow::start)->start) /
+         to_ms(step.measured);
+}
+
 class PipelineReader {
  public:
   explicit PipelineReader(const CsvTable& table)
@@ -92,7 +102,7 @@ class PipelineReader {
 
  private:
   void leave_out_cut_steps() {
-    const std::array<double, kOps.size()> usual = usual_counts();
+    const Usual usual = usual_step();
     std::vector<PipelineStep> whole;
     std::optional<InputError> first_error;
     for (PipelineStep& step : recording_.steps) {
@@ -134,33 +144,40 @@ class PipelineReader {
     }
   }
 
-  /// [op] How many rows a step has; the median over the steps.
-  [[nodiscard]] std::array<double, kOps.size()> usual_counts() const {
-    std::array<double, kOps.size()> usual{};
+  /// What most steps have, medians over the steps.
+  struct Usual {
+    std::array<double, kOps.size()> counts{};  ///< [op] Rows of all workers.
+    std::vector<double> starts;  ///< [worker] Start of its first row, as a share of the step.
+  };
+
+  [[nodiscard]] Usual usual_step() const {
+    Usual usual;
     for (const auto& [name, op] : kOps) {
       std::vector<double> counts = mapped(
           recording_.steps, [op = op](const PipelineStep& step) { return count_of(step, op); });
-      usual[static_cast<std::size_t>(op)] = quantile(counts, 0.5);
+      usual.counts[static_cast<std::size_t>(op)] = quantile(std::move(counts), 0.5);
+    }
+    const std::size_t workers = recording_.steps.front().workers.size();
+    for (std::size_t w = 0; w < workers; ++w) {
+      usual.starts.push_back(quantile(
+          mapped(recording_.steps, [w](const PipelineStep& step) { return start_of(step, w); }),
+          0.5));
     }
     return usual;
   }
 
   /// What of the step was not recorded; empty where all of it was.
-  [[nodiscard]] std::string missing_part(const PipelineStep& step,
-                                         const std::array<double, kOps.size()>& usual) const {
+  [[nodiscard]] std::string missing_part(const PipelineStep& step, const Usual& usual) const {
     constexpr double kLate = 0.1;
     constexpr double kEnough = 0.75;
     for (std::size_t w = 0; w < step.workers.size(); ++w) {
-      const PipelineRow& first = step.workers[w].front();
-      const bool waits =
-          is_transfer(first.op) || is_group_op(first.op) || first.op == PipelineOp::LayernormGrads;
-      if (!waits && to_ms(first.start) > kLate * to_ms(step.measured)) {
+      if (start_of(step, w) > usual.starts[w] + kLate) {
         return fmt::format(
             "begins inside: the first row of dp_rank {}, pp_stage {} starts {:.0f} "
             "ms after the step",
             w / at(recording_.stages),
             w % at(recording_.stages),
-            to_ms(first.start));
+            to_ms(step.workers[w].front().start));
       }
     }
     for (const PipelineOp op : {PipelineOp::ParamsAllGather,
@@ -168,7 +185,7 @@ class PipelineReader {
                                 PipelineOp::ClipGrads,
                                 PipelineOp::Optimizer}) {
       const double count = count_of(step, op);
-      const double others = usual[static_cast<std::size_t>(op)];
+      const double others = usual.counts[static_cast<std::size_t>(op)];
       if (count < kEnough * others) {
         return fmt::format(
             "has {} rows of {}, where other steps have {}", count, name_of(op), others);

@@ -75,9 +75,9 @@ struct PipelineTrace {
 /// Reads a recording from a table. scenarios/README.md, "Programs to replay", lists the columns.
 ///
 /// A step is cut where its rows do not fit together (a send without its receive, numbers that do
-/// not count from 0), where a worker's first row starts later than a tenth of the step and waits
-/// for nobody, and where it lacks more than a quarter of the rows that other steps have of an op
-/// that occurs once a step.
+/// not count from 0), where a worker's first row starts later than in most steps, by more than a
+/// tenth of the step, and where it lacks more than a quarter of the rows that other steps have of
+/// an op that occurs once a step.
 ///
 /// Raises InputError that names file, line and column, or the step and the worker where no step is
 /// whole.

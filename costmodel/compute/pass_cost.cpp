@@ -154,13 +154,24 @@ double op_weight(const Op& op, const BatchShape& batch, double operations_per_by
   return op_flops(op, batch) + operations_per_byte * op_bytes(op, batch);
 }
 
-PassCostModel::PassCostModel(RecordedModel recorded, bool host_is_device, double max_extrapolation)
+PassCostModel::PassCostModel(RecordedModel recorded,
+                             bool host_is_device,
+                             double max_extrapolation,
+                             const std::optional<HostFloor>& floor)
     : recorded_(std::move(recorded)),
       varlen_(recorded_.model.attention == AttentionKind::Varlen),
       host_is_device_(host_is_device),
       max_extrapolation_(max_extrapolation),
       ops_(step_ops(recorded_.model)),
-      elements_(static_cast<double>(parameter_count(recorded_.model))) {}
+      elements_(static_cast<double>(parameter_count(recorded_.model))) {
+  if (floor) {
+    const auto timed = [&](const PassCost& pass) {
+      return pass_seconds(pass, pass.coefficients, floor->smallest, varlen_);
+    };
+    least_ = {floor->forward(1, timed(recorded_.forward)),
+              floor->backward(1, timed(recorded_.backward))};
+  }
+}
 
 const std::array<double, 2>& PassCostModel::total_weights(const BatchShape& batch) const {
   const auto at =
@@ -226,6 +237,9 @@ Cost PassCostModel::op(const Op& op, const BatchShape& batch) const {
   const bool forward = op.pass == Pass::Forward;
   Cost cost = cost_of(forward ? recorded_.forward : recorded_.backward, batch);
   cost.group = forward ? kForwardPass : kBackwardPass;
+  if (batch.samples > 0) {
+    cost.seconds = std::max(cost.seconds, least_[forward ? 0 : 1]);
+  }
   const double all = total_weights(batch)[forward ? 0 : 1];
   cost.seconds *= all > 0 ? op_weight(op, batch, recorded_.operations_per_byte) / all : 0;
   return cost;

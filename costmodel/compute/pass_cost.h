@@ -10,6 +10,7 @@
 
 #include "costmodel/compute/cost_model.h"
 #include "costmodel/compute/fit_errors.h"
+#include "costmodel/compute/host_floor.h"
 #include "costmodel/model/batch_shape.h"
 #include "costmodel/model/transformer.h"
 
@@ -107,7 +108,11 @@ class PassCostModel : public CostModel {
  public:
   /// Batches beyond `max_extrapolation` times the largest recorded one are refused. Smaller ones
   /// never are: the constant of a pass is what they come down to.
-  PassCostModel(RecordedModel recorded, bool host_is_device, double max_extrapolation = 4.0);
+  /// `floor`: what the passes take at least; nothing: no more than they were recorded with.
+  PassCostModel(RecordedModel recorded,
+                bool host_is_device,
+                double max_extrapolation = 4.0,
+                const std::optional<HostFloor>& floor = {});
 
   [[nodiscard]] Cost op(const Op& op, const BatchShape& batch) const override;
   [[nodiscard]] double launch_seconds() const override { return recorded_.launch_seconds; }
@@ -123,6 +128,7 @@ class PassCostModel : public CostModel {
   bool varlen_;
   bool host_is_device_;
   double max_extrapolation_;
+  std::array<double, 2> least_ = {0, 0};  ///< Seconds of a batch's [forward, backward].
   StepOps ops_;
   double elements_;
   /// Caches total_weights(), sorted by shape.

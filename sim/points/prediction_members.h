@@ -56,6 +56,7 @@ auto members(Is<ActivationsNotCounted> auto& value) {
 
 STEPSIM_MEMBERS(StatedErrors, times, all_reduce, interference)
 STEPSIM_MEMBERS(HostBound, kernels, compute_ms, launch_seconds, launch_assumed)
+STEPSIM_MEMBERS(BelowHostFloor, tensors, costs_ms, priced_ms, host_low_ms, host_high_ms)
 STEPSIM_MEMBERS(CollectiveNotMeasured, origin)
 STEPSIM_MEMBERS(PricesNotMeasured, origin)
 STEPSIM_MEMBERS(RecordedBesideOthers, slowed)

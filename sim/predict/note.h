@@ -68,6 +68,15 @@ struct HostBound {
   double launch_seconds = 0;   ///< One launch,
   bool launch_assumed = true;  ///< where neither the profile nor the scenario says.
 };
+/// Recorded costs of a GPU come to less than its host usually needs to launch a step of so many
+/// parameter tensors, for batches below all that were timed.
+struct BelowHostFloor {
+  std::size_t tensors = 0;
+  double costs_ms = 0;      ///< Of the passes and the optimizer, for the shortest micro-batch,
+  double priced_ms = 0;     ///< and what it is priced at.
+  double host_low_ms = 0;   ///< 90 % interval of what a host needs,
+  double host_high_ms = 0;  ///< as far as the shortest timed step leaves it.
+};
 /// The profile has no measured table for a kind of collective.
 struct CollectiveNotMeasured {
   CollectiveOrigin origin;
@@ -132,6 +141,7 @@ using Note = std::variant<SizesBeyondMeasured,
                           OutOfMemory,
                           StatedErrors,
                           HostBound,
+                          BelowHostFloor,
                           CollectiveNotMeasured,
                           PricesNotMeasured,
                           CostsNothing,

@@ -1,11 +1,14 @@
 #include "sim/predict/prediction_notes.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "costmodel/base/mapped.h"
+#include "costmodel/compute/host_floor.h"
+#include "costmodel/compute/pass_cost.h"
 #include "costmodel/model/memory.h"
 #include "sim/predict/other_settings.h"
 #include "sim/predict/step_cost.h"
@@ -116,6 +119,44 @@ void add_hook_start(const Scenario& scenario, std::vector<Note>& notes) {
   }
 }
 
+/// Says so where recorded costs of a small batch leave the host of a GPU less time than it needs.
+void add_host_floor(const Run& run, std::vector<Note>& notes) {
+  const auto floor = host_floor(run.scenario(), run.profile());
+  if (!floor) {
+    return;
+  }
+  const RecordedModel recorded = at_ranks(*run.profile().recorded, run.scenario().ranks);
+  const bool varlen = recorded.model.attention == AttentionKind::Varlen;
+  const auto passes_of = [&](const BatchShape& batch) {
+    return std::pair(
+        pass_seconds(recorded.forward, recorded.forward.coefficients, batch, varlen),
+        pass_seconds(recorded.backward, recorded.backward.coefficients, batch, varlen));
+  };
+  const auto timed = passes_of(floor->smallest);
+  const auto least_ms = [&](double factor) {
+    return 1e3 * ((floor->forward(factor, timed.first) + floor->backward(factor, timed.second)) /
+                      floor->speed +
+                  floor->optimizer);
+  };
+  std::optional<BelowHostFloor> shortest;
+  for (const RunBatch& batch : run.planned().different) {
+    const auto [forward, backward] = passes_of(batch.shape);
+    const double costs_ms = 1e3 * ((forward + backward) / floor->speed + floor->optimizer);
+    constexpr double kClearly = 0.99;
+    if (batch.shape.samples > 0 && costs_ms < kClearly * least_ms(HostFloor::kHigh) &&
+        (!shortest || costs_ms < shortest->costs_ms)) {
+      shortest = BelowHostFloor{floor->tensors,
+                                costs_ms,
+                                std::max(costs_ms, least_ms(1)),
+                                least_ms(HostFloor::kLow),
+                                least_ms(HostFloor::kHigh)};
+    }
+  }
+  if (shortest) {
+    notes.emplace_back(*shortest);
+  }
+}
+
 /// Says so where the kernels of a micro-batch, priced one by one, are shorter than their launches.
 void add_host_bound(const Run& run, std::vector<Note>& notes) {
   const Scenario& scenario = run.scenario();
@@ -142,6 +183,7 @@ void add_host_bound(const Run& run, std::vector<Note>& notes) {
 
 void add_notes(const Run& run, Prediction& prediction) {
   std::vector<Note>& notes = prediction.notes;
+  add_host_floor(run, notes);
   const CrowdedMachine& crowded = run.profile().noise.crowded;
   if (crowded.is_crowded() && prices_recorded_model(run.scenario(), run.profile())) {
     notes.emplace_back(RecordedBesideOthers{crowded.slowed});

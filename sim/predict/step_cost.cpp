@@ -90,8 +90,11 @@ class FasterCosts : public CostModel {
 std::unique_ptr<CostModel> own_cost_model(const Scenario& scenario, const Profile& profile) {
   if (!scenario.times) {
     if (prices_recorded_model(scenario, profile)) {
+      constexpr double kMostExtrapolation = 4.0;
       return std::make_unique<PassCostModel>(at_ranks(*profile.recorded, scenario.ranks),
-                                             profile.host_is_device);
+                                             profile.host_is_device,
+                                             kMostExtrapolation,
+                                             host_floor(scenario, profile));
     }
     if (const std::optional<int> moved = elements_moved_by_sgd(scenario, profile)) {
       return std::make_unique<SgdCosts>(profile, *moved);
@@ -102,6 +105,17 @@ std::unique_ptr<CostModel> own_cost_model(const Scenario& scenario, const Profil
 }
 
 }  // namespace
+
+std::optional<HostFloor> host_floor(const Scenario& scenario, const Profile& profile) {
+  if (scenario.host.launch || !prices_recorded_model(scenario, profile)) {
+    return std::nullopt;
+  }
+  auto floor = host_floor(at_ranks(*profile.recorded, scenario.ranks), profile.host_is_device);
+  if (floor) {
+    floor->speed = scenario.compute_speed;
+  }
+  return floor;
+}
 
 std::optional<int> elements_moved_by_sgd(const Scenario& scenario, const Profile& profile) {
   if (scenario.optimizer != OptimizerKind::Sgd || scenario.times ||

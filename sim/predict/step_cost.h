@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "costmodel/compute/cost_model.h"
+#include "costmodel/compute/host_floor.h"
 #include "costmodel/compute/shape_cost.h"
 #include "costmodel/records/profile.h"
 #include "sim/batching/policy.h"
@@ -15,6 +16,10 @@ namespace stepsim {
 /// Whether the profile's recorded passes are those of the scenario's model. Raises InputError: they
 /// are not, and the profile prices no others.
 [[nodiscard]] bool prices_recorded_model(const Scenario& scenario, const Profile& profile);
+
+/// What the host takes at least for the recorded passes of the scenario's model; nothing where the
+/// profile or the scenario says what a launch takes, or where they are not priced.
+[[nodiscard]] std::optional<HostFloor> host_floor(const Scenario& scenario, const Profile& profile);
 
 /// Elements that AdamW reads and writes a parameter: parameter, gradient and two moments in, all
 /// but the gradient out.

@@ -124,6 +124,18 @@ struct Words {
         "from an idle one to one with twice as much else to do",
         note.slowed);
   }
+  std::string operator()(const BelowHostFloor& note) const {
+    return fmt::format(
+        "{} parameter tensors: a host usually needs {:.3g} to {:.3g} ms to launch such a step, and "
+        "the costs of the smallest batch, below all that were timed, come to {:.3g} ms: it is "
+        "priced at {:.3g} ms, and the interval holds faster and slower hosts; time a step of that "
+        "batch, or say what a launch takes (host.launch)",
+        note.tensors,
+        note.host_low_ms,
+        note.host_high_ms,
+        note.costs_ms,
+        note.priced_ms);
+  }
   std::string operator()(const PricesNotMeasured& note) const {
     return "prices of compute: " + printable(note.origin, std::string::npos);
   }

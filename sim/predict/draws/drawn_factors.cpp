@@ -39,11 +39,12 @@ double drawn_ratio(const std::vector<double>& ratios, double place) {
 
 /// One factor a group: its systematic error, and that of one draw's passes.
 std::vector<double> drawn_groups(const Run& run, const PassDraws& draws, ErrorDraws& errors) {
-  const double place = draws.forward.empty() ? 0 : errors.place("passes");
+  const double place = draws.any() ? errors.place("passes") : 0;
+  const double host = draws.by_host() ? errors.factor("host's floor", HostFloor::kLogDeviation) : 1;
   std::vector<double> factors;
   for (const ErrorGroup& group : run.pricer().groups()) {
-    const double pass = group.name == kForwardPass    ? drawn_ratio(draws.forward, place)
-                        : group.name == kBackwardPass ? drawn_ratio(draws.backward, place)
+    const double pass = group.name == kForwardPass    ? draws.forward(place, host)
+                        : group.name == kBackwardPass ? draws.backward(place, host)
                                                       : 1;
     factors.push_back(pass * errors.factor(group.name, group.relative_sd));
   }
@@ -51,20 +52,6 @@ std::vector<double> drawn_groups(const Run& run, const PassDraws& draws, ErrorDr
 }
 
 }  // namespace
-
-PassDraws pass_draws(const Run& run) {
-  if (!prices_recorded_model(run.scenario(), run.profile())) {
-    return {};
-  }
-  std::vector<BatchShape> shapes;
-  for (std::size_t i = 0; i < run.batches(); ++i) {
-    shapes.push_back(run.batch(i).shape);
-  }
-  const RecordedModel recorded = at_ranks(*run.profile().recorded, run.scenario().ranks);
-  const bool varlen = recorded.model.attention == AttentionKind::Varlen;
-  return {draw_ratios(recorded.forward, shapes, varlen),
-          draw_ratios(recorded.backward, shapes, varlen)};
-}
 
 CostFactors drawn_factors(const Run& run, const PassDraws& draws, ErrorDraws& errors) {
   CostFactors factors;

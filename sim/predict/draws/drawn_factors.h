@@ -4,18 +4,10 @@
 #include <vector>
 
 #include "sim/predict/draws/error_draws.h"
+#include "sim/predict/draws/pass_draws.h"
 #include "sim/predict/run/run.h"
 
 namespace stepsim {
-
-/// What other fits to a recorded model's steps make of a run's passes: factors, [draw].
-struct PassDraws {
-  std::vector<double> forward;
-  std::vector<double> backward;
-};
-
-/// Nothing where the run's passes are not those of a recorded model.
-[[nodiscard]] PassDraws pass_draws(const Run& run);
 
 /// One draw of all errors that two policies or settings share.
 [[nodiscard]] CostFactors drawn_factors(const Run& run, const PassDraws& draws, ErrorDraws& errors);

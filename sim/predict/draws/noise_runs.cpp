@@ -179,7 +179,7 @@ void add_noise_runs(Run& run,
                     const std::vector<double>& step_ms,
                     Prediction& prediction) {
   const int count = affordable_runs(run, options.runs);
-  const PassDraws passes = pass_draws(run);
+  const PassDraws passes(run);
   ErrorDraws errors(run.scenario().seed, count);
   const double common_sd = common_error(run);
   const double policy_sd = policy_error(run);

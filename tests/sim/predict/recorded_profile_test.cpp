@@ -2,11 +2,17 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/compute/host_floor.h"
 #include "costmodel/model/model_presets.h"
+#include "sim/predict/note.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/step_cost.h"
 #include "sim/predict/step_lowering.h"
@@ -87,6 +93,100 @@ TEST_CASE("a step of recorded passes is data, the slowest rank, the all-reduce, 
       CHECK(prediction.summary.backward_ms == Approx(kPasses * 2 / 3));
     }
   }
+}
+
+namespace {
+
+constexpr double kTensors = 199;  // Of BERT base.
+
+/// Steps of BERT base on one GPU: 3 and 6 us a token, timed from `fewest` tokens on, the optimizer
+/// 0.5 ms.
+Profile gpu_profile(double fewest) {
+  Profile profile = recorded_profile();
+  profile.host_is_device = false;
+  RecordedModel& recorded = *profile.recorded;
+  recorded.model = model_preset("bert-base");
+  for (const auto& [pass, token] :
+       {std::pair(&recorded.forward, 3e-6), {&recorded.backward, 6e-6}}) {
+    pass->coefficients = {0, token};
+    pass->draws = {{0, token}};
+    pass->tokens = {fewest, 65536};
+  }
+  return profile;
+}
+
+/// 8 samples of 128 tokens on one GPU: 9.216 ms by the costs, and 0.1 ms for the data.
+Prediction small_step(const Profile& profile, std::vector<std::string> overrides = {}) {
+  overrides.insert(overrides.end(), {"model.preset=\"bert-base\"", "cluster.ranks=1"});
+  const Scenario scenario =
+      read_scenario(test::source_root() + "/scenarios/token_skew.toml", overrides);
+  return predict(scenario, find_policy(scenario, "uniform"), profile, {});
+}
+
+bool is_below_floor(const Prediction& prediction) {
+  return std::ranges::any_of(prediction.notes, [](const Note& note) {
+    return std::holds_alternative<BelowHostFloor>(note);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a step that no host can launch in time is priced by its host, and said first") {
+  const Prediction prediction = small_step(gpu_profile(8192));
+  const double host_ms = kTensors * HostFloor::kOfTensor * 1e3;  // 49.75
+  CHECK(prediction.summary.forward_ms == Approx((host_ms - 0.5) / 3));
+  CHECK(prediction.summary.backward_ms == Approx((host_ms - 0.5) * 2 / 3));
+  const StepTimeSummary& step = prediction.summary.step_time_ms;
+  CHECK(step.mean == Approx(host_ms + 0.1));
+  CHECK(step.low90 == Approx(HostFloor::kLow * host_ms).epsilon(0.1));
+  // It is not more than the smallest batch that was timed, 74.2 ms with the optimizer.
+  CHECK(step.high90 == Approx(9e-3 * 8192 + 0.6).epsilon(0.05));
+  CHECK(
+      note_texts(prediction).front() ==
+      "199 parameter tensors: a host usually needs 22.6 to 74.2 ms to launch such a step, and the "
+      "costs of the smallest batch, below all that were timed, come to 9.72 ms: it is priced at "
+      "49.8 ms, and the interval holds faster and slower hosts; time a step of that batch, or "
+      "say what a launch takes (host.launch)");
+}
+
+TEST_CASE("the host's floor leaves alone what was timed, measured or computed by the host") {
+  Profile launches = gpu_profile(8192);
+  launches.recorded->launch_seconds = 1e-9;
+  Profile of_cpu = gpu_profile(8192);
+  of_cpu.host_is_device = true;
+  const Profile timed = gpu_profile(1024);
+  for (const Profile& profile : {launches, of_cpu, timed}) {
+    const Prediction prediction = small_step(profile);
+    CHECK(prediction.summary.step_time_ms.mean == Approx(9.216 + 0.6).epsilon(1e-3));
+    CHECK(prediction.summary.step_time_ms.high90 < 10.5);
+    CHECK_FALSE(is_below_floor(prediction));
+  }
+  const Prediction stated = small_step(gpu_profile(8192), {"host.launch=\"1 ns\""});
+  CHECK(stated.summary.step_time_ms.mean == Approx(9.216 + 0.6).epsilon(1e-3));
+  CHECK_FALSE(is_below_floor(stated));
+}
+
+TEST_CASE("the host's floor: a faster GPU, micro-batches, several fits") {
+  // A GPU of ten times the speed has the same host.
+  const Prediction faster = small_step(gpu_profile(8192), {"cluster.compute_speed=10"});
+  CHECK(faster.summary.forward_ms + faster.summary.backward_ms ==
+        Approx(kTensors * HostFloor::kOfTensor * 1e3 - 0.5));
+  CHECK(is_below_floor(faster));
+  // A batch as small as the smallest that was timed takes what that took, and is below a floor
+  // on a faster GPU only.
+  CHECK(is_below_floor(small_step(gpu_profile(1024), {"cluster.compute_speed=10"})));
+  // Each micro-batch is launched.
+  const Prediction twice = small_step(gpu_profile(8192), {"ddp.accumulation_steps=2"});
+  const Prediction once = small_step(gpu_profile(8192));
+  CHECK(twice.summary.forward_ms == Approx(2 * once.summary.forward_ms));
+  // In each draw the floor is at most what that fit says of the smallest timed batch: batches that
+  // were timed keep their interval.
+  Profile drawn = gpu_profile(1024);
+  drawn.recorded->forward.draws = {{0, 2.7e-6}, {0, 3.3e-6}};
+  drawn.recorded->backward.draws = {{0, 5.4e-6}, {0, 6.6e-6}};
+  const StepTimeSummary step = small_step(drawn).summary.step_time_ms;
+  CHECK(step.low90 == Approx(0.9 * 9.216 + 0.6).epsilon(0.04));
+  CHECK(step.high90 == Approx(1.1 * 9.216 + 0.6).epsilon(0.04));
 }
 
 TEST_CASE("recorded passes are for their own model only, unless the profile prices ops") {

@@ -118,11 +118,16 @@ std::vector<double> draw_ratios(const PassCost& cost,
                 [&](const auto& draw) { return fitted > 0 ? total(draw) / fitted : 1; });
 }
 
-double SeveralRanks::at(int ranks) const {
-  return ranks == 1 ? 1 : factor * (1 + per_doubling * std::log2(static_cast<double>(ranks)));
+double SeveralRanks::at(int ranks, int fullest) const {
+  if (ranks == 1) {
+    return 1;
+  }
+  const double of_job = 1 + per_doubling * std::log2(static_cast<double>(ranks));
+  return factor * of_job *
+         std::pow(1 + per_doubling_of_node, std::log2(static_cast<double>(fullest)));
 }
 
-RecordedModel at_ranks(RecordedModel recorded, int ranks) {
+RecordedModel at_ranks(RecordedModel recorded, int ranks, int fullest) {
   if (!recorded.several_ranks) {
     return recorded;
   }
@@ -131,11 +136,11 @@ RecordedModel at_ranks(RecordedModel recorded, int ranks) {
       one *= factor;
     }
   };
-  const double fitted = recorded.several_ranks->at(ranks);
+  const double fitted = recorded.several_ranks->at(ranks, fullest);
   for (PassCost* pass : {&recorded.forward, &recorded.backward}) {
     scale(pass->coefficients, fitted);
     for (std::size_t i = 0; i < pass->draws.size(); ++i) {
-      scale(pass->draws[i], recorded.several_ranks_draws[i].at(ranks));
+      scale(pass->draws[i], recorded.several_ranks_draws[i].at(ranks, fullest));
     }
   }
   recorded.optimizer_seconds *= fitted;

@@ -31,14 +31,18 @@ struct PassCost {
   bool operator==(const PassCost&) const = default;
 };
 
-/// What a step's compute takes where several ranks train, over what it takes on one: `factor` for
-/// two ranks (another code path runs), and 1 + `per_doubling` for each doubling from one on.
+/// What a step's compute takes where several ranks train, over what it takes on one: `factor`
+/// (another code path runs), times 1 + `per_doubling` for each doubling of the job's ranks from one
+/// on, times (1 + `per_doubling_of_node`) with each doubling of the ranks of the fullest node,
+/// which share its processors and memory.
 struct SeveralRanks {
-  double factor = 1;        ///< More than 0.
-  double per_doubling = 0;  ///< More than -1 / 16, so that 65,536 ranks take time.
+  double factor = 1;                ///< More than 0.
+  double per_doubling = 0;          ///< More than -1 / 16, so that 65,536 ranks take time.
+  double per_doubling_of_node = 0;  ///< More than -1.
 
-  /// Returns the factor on compute with this number of ranks; 1 for one rank.
-  [[nodiscard]] double at(int ranks) const;
+  /// Returns the factor on compute with this number of ranks, of which the fullest node has
+  /// `fullest`; 1 for one rank.
+  [[nodiscard]] double at(int ranks, int fullest) const;
 
   bool operator==(const SeveralRanks&) const = default;
 };
@@ -66,8 +70,9 @@ struct RecordedModel {
   bool operator==(const RecordedModel&) const = default;
 };
 
-/// Returns the costs with this number of ranks: several_ranks is in them.
-[[nodiscard]] RecordedModel at_ranks(RecordedModel recorded, int ranks);
+/// Returns the costs with this number of ranks, of which the fullest node has `fullest`:
+/// several_ranks is in them.
+[[nodiscard]] RecordedModel at_ranks(RecordedModel recorded, int ranks, int fullest);
 
 /// Returns a feature's value for a batch. The features are "1" (0 for an empty batch); "samples";
 /// "tokens" (padded ones, or useful ones with varlen); "tokens*length" (samples * length^2, or with

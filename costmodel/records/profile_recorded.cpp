@@ -80,15 +80,20 @@ PassCost read_pass(JsonReader reader) {
   return cost;
 }
 
-/// [factor, per_doubling]
+/// [factor, per_doubling], and per_doubling_of_node where it is not 0.
 SeveralRanks several_ranks_of(JsonReader& reader, std::string_view key, const Json& json) {
-  const bool numbers = json.is_array() && json.size() == 2 &&
+  const bool numbers = json.is_array() && (json.size() == 2 || json.size() == 3) &&
                        std::ranges::all_of(json, [](const Json& n) { return n.is_number(); });
-  const SeveralRanks several =
-      numbers ? SeveralRanks{json[0].get<double>(), json[1].get<double>()} : SeveralRanks{0, 0};
+  const SeveralRanks several = numbers ? SeveralRanks{json[0].get<double>(),
+                                                      json[1].get<double>(),
+                                                      json.size() == 3 ? json[2].get<double>() : 0}
+                                       : SeveralRanks{0, 0};
   constexpr double kLeast = -1.0 / 16;
-  if (!(several.factor > 0) || !(several.per_doubling > kLeast)) {
-    reader.fail(key, "expected [factor, per doubling], the first above 0, the second above -1/16");
+  if (!(several.factor > 0) || !(several.per_doubling > kLeast) ||
+      !(several.per_doubling_of_node > -1)) {
+    reader.fail(key,
+                "expected [factor, per doubling of the ranks, per doubling of a node's ranks], the "
+                "first above 0, the second above -1/16, the third above -1");
   }
   return several;
 }
@@ -121,7 +126,10 @@ Json recorded_json(const RecordedModel& recorded) {
   }
   if (recorded.several_ranks) {
     const auto numbers = [](const SeveralRanks& several) {
-      return numbers_json({several.factor, several.per_doubling});
+      return several.per_doubling_of_node == 0
+                 ? numbers_json({several.factor, several.per_doubling})
+                 : numbers_json(
+                       {several.factor, several.per_doubling, several.per_doubling_of_node});
     };
     json["several_ranks"] = {{"fitted", numbers(*recorded.several_ranks)},
                              {"draws", mapped(recorded.several_ranks_draws, numbers)}};

@@ -125,7 +125,8 @@ void add_host_floor(const Run& run, std::vector<Note>& notes) {
   if (!floor) {
     return;
   }
-  const RecordedModel recorded = at_ranks(*run.profile().recorded, run.scenario().ranks);
+  const RecordedModel recorded =
+      at_ranks(*run.profile().recorded, run.scenario().ranks, run.scenario().placement.fullest());
   const bool varlen = recorded.model.attention == AttentionKind::Varlen;
   const auto passes_of = [&](const BatchShape& batch) {
     return std::pair(

@@ -91,10 +91,11 @@ std::unique_ptr<CostModel> own_cost_model(const Scenario& scenario, const Profil
   if (!scenario.times) {
     if (prices_recorded_model(scenario, profile)) {
       constexpr double kMostExtrapolation = 4.0;
-      return std::make_unique<PassCostModel>(at_ranks(*profile.recorded, scenario.ranks),
-                                             profile.host_is_device,
-                                             kMostExtrapolation,
-                                             host_floor(scenario, profile));
+      return std::make_unique<PassCostModel>(
+          at_ranks(*profile.recorded, scenario.ranks, scenario.placement.fullest()),
+          profile.host_is_device,
+          kMostExtrapolation,
+          host_floor(scenario, profile));
     }
     if (const std::optional<int> moved = elements_moved_by_sgd(scenario, profile)) {
       return std::make_unique<SgdCosts>(profile, *moved);
@@ -110,7 +111,8 @@ std::optional<HostFloor> host_floor(const Scenario& scenario, const Profile& pro
   if (scenario.host.launch || !prices_recorded_model(scenario, profile)) {
     return std::nullopt;
   }
-  auto floor = host_floor(at_ranks(*profile.recorded, scenario.ranks), profile.host_is_device);
+  auto floor = host_floor(at_ranks(*profile.recorded, scenario.ranks, scenario.placement.fullest()),
+                          profile.host_is_device);
   if (floor) {
     floor->speed = scenario.compute_speed;
   }

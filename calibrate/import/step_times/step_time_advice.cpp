@@ -31,6 +31,24 @@ std::vector<std::size_t> both_ends(const StepTimeFit& fit) {
   return ends;
 }
 
+/// The covariance of all that the rows allow, as far as two nodes against more are concerned.
+std::vector<std::vector<double>> whole_covariance(const StepTimeFit& fit) {
+  std::vector<std::vector<double>> whole = fit.posterior.covariance;
+  for (const StepTimeAlternative& other : fit.alternatives) {
+    if (other.doubt != StepTimeDoubt::TwoNodes) {
+      continue;  // Of the others no derivative holds.
+    }
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      for (std::size_t j = 0; j < whole.size(); ++j) {
+        const double apart = (other.posterior.mode[i] - fit.posterior.mode[i]) *
+                             (other.posterior.mode[j] - fit.posterior.mode[j]);
+        whole[i][j] = (whole[i][j] + other.posterior.covariance[i][j]) / 2 + apart / 4;
+      }
+    }
+  }
+  return whole;
+}
+
 /// Mean half width over the predictions with this covariance.
 double mean_width(const StepTimeFit& fit,
                   const std::vector<StepTimePrediction>& predictions,
@@ -53,10 +71,11 @@ std::vector<NextRun> rank_next_runs(const StepTimeFit& fit,
   const auto wanted = mapped(questions, [&](const StepTimeQuestion& question) {
     return predict_step_time(fit, question.compute, question.placement);
   });
-  const double before = mean_width(fit, wanted, fit.posterior.covariance);
+  const auto whole = whole_covariance(fit);
+  const double before = mean_width(fit, wanted, whole);
   std::vector<NextRun> runs;
   for (const StepTimeRun& candidate : candidates) {
-    auto covariance = fit.posterior.covariance;
+    auto covariance = whole;
     const double rows = 1 + kCommonToRun * (static_cast<double>(candidate.compute.size()) - 1);
     for (const std::size_t compute : candidate.compute) {
       const StepTimePrediction one = predict_step_time(fit, compute, candidate.placement);

@@ -51,6 +51,73 @@ std::optional<double> held_out_error(const StepTimeTable& table,
   return sum / count;
 }
 
+/// A fit with the fitter that made it.
+struct FittedForm {
+  StepTimeFitter fitter;
+  StepTimeFit fit;
+};
+
+/// Fits of one table in any form.
+class StepTimeForms {
+ public:
+  StepTimeForms(const StepTimeTable& table,
+                const StepTimeJob& job,
+                const std::optional<FittedLinks>& known)
+      : table_(table), job_(job), known_(known), growth_(node_growth(table, job)) {
+    if (known) {
+      noise_.run = std::max(known->run_error, 1e-3);
+    }
+  }
+
+  /// The fit that the rows favour of two: steps inside a node are longer for the links, or for
+  /// compute that grows with the ranks of a node. Where they hardly favour one, both stand.
+  [[nodiscard]] FittedForm fit(StepTimeForm form) const {
+    FittedForm best = with_growth(form, 0);
+    constexpr double kApart = 0.03;  // Growths of compute that make a difference.
+    if (growth_ < kApart) {
+      return best;
+    }
+    FittedForm other = with_growth(form, growth_);
+    if (other.fit.cost < best.fit.cost) {
+      std::swap(best, other);
+    }
+    constexpr double kClear = 4;  // Seven times as likely.
+    const double apart = std::abs(other.fit.posterior.mode[kPerDoublingOfNode] -
+                                  best.fit.posterior.mode[kPerDoublingOfNode]);
+    if (apart > kApart && other.fit.cost < best.fit.cost + kClear) {
+      best.fit.alternatives.push_back(
+          {StepTimeDoubt::NodeGrowth, std::move(other.fit.posterior), std::move(other.fit.bounds)});
+    }
+    return best;
+  }
+
+ private:
+  [[nodiscard]] FittedForm with_growth(StepTimeForm form, double growth) const {
+    StepTimeFitter fitter(table_, job_, form, growth);
+    if (known_) {
+      fitter.know(*known_);
+    }
+    StepTimeFit fit = fit_with_noise(table_, fitter, noise_);
+    return {std::move(fitter), std::move(fit)};
+  }
+
+  const StepTimeTable& table_;
+  const StepTimeJob& job_;
+  const std::optional<FittedLinks>& known_;
+  double growth_;
+  NoisePrior noise_;
+};
+
+/// Whether some rows are on two nodes and none on more, or the other way round: a prior alone tells
+/// how the speeds compare.
+bool two_nodes_are_assumed(const StepTimeTable& table) {
+  const auto some = [&](auto&& holds) {
+    return std::ranges::any_of(
+        table.rows, [&](const StepTimeRow& row) { return holds(row.placement.nodes()); });
+  };
+  return some([](int nodes) { return nodes == 2; }) != some([](int nodes) { return nodes > 2; });
+}
+
 void check_table(const StepTimeTable& table, bool links_are_known) {
   if (table.rows.size() < 2) {
     throw InputError(SourcePlace{table.path},
@@ -101,6 +168,7 @@ StepTimeCoefficients coefficients_of(const StepTimeFit& /*fit*/, std::span<const
   StepTimeCoefficients result;
   result.several_ranks = vector[kSeveral];
   result.per_doubling = std::max(vector[kPerDoubling], -0.05);
+  result.per_doubling_of_node = std::max(vector[kPerDoublingOfNode], -0.05);
   result.forward_share = std::clamp(vector[kForward], 0.01, 0.99);
   result.optimizer_share = std::clamp(vector[kOptimizer], 0.0, 0.9);
   result.interference = std::max(vector[kInterference], 0.0);
@@ -159,55 +227,50 @@ std::vector<double> told_of_prior(const StepTimeFit& fit) {
   return told;
 }
 
+bool leaves_open(const StepTimeFit& fit, StepTimeDoubt doubt) {
+  return std::ranges::find(fit.alternatives, doubt, &StepTimeAlternative::doubt) !=
+         fit.alternatives.end();
+}
+
 StepTimeFit fit_step_times(const StepTimeTable& table,
                            const StepTimeJob& job,
                            const std::optional<FittedLinks>& known,
                            std::optional<StepTimeForm> stated) {
   check_table(table, known.has_value());
-  NoisePrior noise;
-  if (known) {
-    noise.run = std::max(known->run_error, 1e-3);
+  const StepTimeForms forms(table, job, known);
+  FittedForm chosen = forms.fit(stated.value_or(StepTimeForm::Plain));
+  if (!stated) {
+    const auto plain = held_out_error(table, chosen.fitter, chosen.fit);
+    std::vector<double> errors;
+    if (plain) {
+      FittedForm slowed = forms.fit(StepTimeForm::Interference);
+      errors = {*plain, held_out_error(table, slowed.fitter, slowed.fit).value_or(*plain)};
+      constexpr double kBetter = 0.95;
+      if (errors[1] < kBetter * errors[0]) {
+        chosen = std::move(slowed);
+      }
+    } else if (std::ranges::any_of(table.rows, has_several_ranks)) {
+      chosen.fit.alternatives.push_back(
+          {StepTimeDoubt::Overlap, forms.fit(StepTimeForm::NoOverlap).fit.posterior});
+    }
+    chosen.fit.held_out = errors;
   }
-  const auto fitter_of = [&](StepTimeForm form) {
-    StepTimeFitter fitter(table, job, form);
-    if (known) {
-      fitter.know(*known);
+  if (!known && two_nodes_are_assumed(table)) {
+    chosen.fitter.expect_one_speed();
+    StepTimeFit other = chosen.fitter.fit(chosen.fit.compute_noise, chosen.fit.run_noise);
+    const std::vector<double>& mode = chosen.fit.posterior.mode;
+    constexpr double kApart = 0.1;  // The fit expects it already.
+    if (std::abs(other.posterior.mode[kTwoNodes] - mode[kTwoNodes]) > kApart) {
+      chosen.fit.alternatives.push_back(
+          {StepTimeDoubt::TwoNodes, std::move(other.posterior), std::move(other.bounds)});
     }
-    return fitter;
-  };
-  std::optional<StepTimeFit> chosen;
-  std::vector<double> errors;
-  if (stated) {
-    chosen = fit_with_noise(table, fitter_of(*stated), noise);
-  }
-  for (const StepTimeForm form : {StepTimeForm::Plain, StepTimeForm::Interference}) {
-    if (stated) {
-      break;
-    }
-    const StepTimeFitter fitter = fitter_of(form);
-    StepTimeFit fit = fit_with_noise(table, fitter, noise);
-    const auto error = held_out_error(table, fitter, fit);
-    if (!error && form != StepTimeForm::Plain) {
-      break;
-    }
-    if (error) {
-      errors.push_back(*error);
-    }
-    constexpr double kBetter = 0.95;
-    if (!chosen || errors.back() < kBetter * errors.front()) {
-      chosen = std::move(fit);
-    }
-  }
-  chosen->held_out = errors;
-  if (!stated && errors.empty() && std::ranges::any_of(table.rows, has_several_ranks)) {
-    chosen->no_overlap = fit_with_noise(table, fitter_of(StepTimeForm::NoOverlap), noise).posterior;
   }
   if (known) {
-    chosen->ranks = std::max(chosen->ranks, known->ranks);
-    chosen->nodes = std::max(chosen->nodes, known->nodes);
+    chosen.fit.ranks = std::max(chosen.fit.ranks, known->ranks);
+    chosen.fit.nodes = std::max(chosen.fit.nodes, known->nodes);
   }
-  check_speeds(table, *chosen);
-  return *std::move(chosen);
+  check_speeds(table, chosen.fit);
+  return std::move(chosen.fit);
 }
 
 }  // namespace stepsim

@@ -17,6 +17,26 @@ enum class StepTimeForm {
   NoOverlap      ///< Compute stands still while gradients are reduced, or they are after it.
 };
 
+/// What the rows of a table may leave open.
+enum class StepTimeDoubt {
+  Overlap,     ///< Whether the backward hides communication at all.
+  NodeGrowth,  ///< Whether compute grows with the ranks of a node, or its links are slow.
+  TwoNodes     ///< Whether a ring over two nodes is slower than one over more.
+};
+
+/// A coefficient that is no smaller, or the rows would have been longer.
+struct StepTimeBound {
+  std::size_t place = 0;
+  double least = 0;
+};
+
+/// Another fit of the same rows, which they do not rule out.
+struct StepTimeAlternative {
+  StepTimeDoubt doubt = StepTimeDoubt::Overlap;
+  Posterior posterior;
+  std::vector<StepTimeBound> bounds = {};
+};
+
 /// A job's coefficients as fitted to its step times, with what else the times allow.
 struct StepTimeFit {
   StepTimeJob job;  ///< Compute that no rank was timed with is the fitted one.
@@ -25,10 +45,12 @@ struct StepTimeFit {
   /// than three placements have several ranks.
   std::vector<double> held_out;
   Posterior posterior;
-  /// The fit without any overlap, where the rows cannot tell how much there is: the step lies
-  /// between the two.
-  std::optional<Posterior> no_overlap;
-  std::vector<double> priors;  ///< [coefficient] The standard deviations before any row was seen.
+  std::vector<StepTimeBound> bounds;  ///< Where the posterior would reach beyond what rows allow.
+  /// What else the rows allow. Intervals and draws are of all fits together.
+  std::vector<StepTimeAlternative> alternatives;
+  /// Twice the negative logarithm of the posterior's density at its mode, but for a constant.
+  double cost = 0;
+  std::vector<double> priors;  ///< [coefficient] How sure they were before any row was seen, there.
   /// Standard deviations, as fractions: of compute from run to run, and of all collectives of a
   /// run together. They are the table's where it has many rows, else what published tables have.
   double compute_noise = 0;
@@ -37,6 +59,8 @@ struct StepTimeFit {
   int ranks = 1;                 ///< The most ranks and nodes in the table.
   int nodes = 1;
 };
+
+[[nodiscard]] bool leaves_open(const StepTimeFit& fit, StepTimeDoubt doubt);
 
 /// How far the table itself tells each coefficient: the standard deviation, while the priors of all
 /// others are ten times as wide, over that before any row was seen. Two nodes alone do not tell the

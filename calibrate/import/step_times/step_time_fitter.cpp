@@ -14,9 +14,27 @@ namespace {
 /// How far links that another job was fitted to may differ for this one, as a fraction.
 constexpr double kOtherJob = 0.1;
 
+/// What a rank computes in a row, if it grows so with each doubling of a node's ranks.
+double grown_compute(const StepTimeJob& job, const StepTimeRow& row, double growth) {
+  return job.compute[compute_point(job, row)].seconds *
+         SeveralRanks{1, 0, growth}.at(row.placement.ranks(), row.placement.fullest());
+}
+
+/// What is believed of two nodes against more, where these are no slower: links that several
+/// connections fill. Four nodes took 2 to 20 % longer than two on 100 Gbit/s.
+StepTimePrior one_speed() {
+  StepTimePrior prior = step_time_priors()[kTwoNodes];
+  prior.mean = 0;
+  prior.deviation = 0.15;
+  return prior;
+}
+
 /// The speed at which gradients would have to move for the middle row, if a third of its compute
 /// did not hide them: where the search for the bandwidth starts. 0 without such rows.
-double crude_bandwidth(const StepTimeTable& table, const StepTimeJob& job, bool one_node) {
+double crude_bandwidth(const StepTimeTable& table,
+                       const StepTimeJob& job,
+                       bool one_node,
+                       double growth) {
   double bytes = 0;
   for (const double bucket : job.bucket_bytes) {
     bytes += bucket;
@@ -26,7 +44,7 @@ double crude_bandwidth(const StepTimeTable& table, const StepTimeJob& job, bool 
     if (!has_several_ranks(row) || (row.placement.nodes() == 1) != one_node) {
       continue;
     }
-    const double compute = job.compute[compute_point(job, row)].seconds;
+    const double compute = grown_compute(job, row, growth);
     constexpr double kInFront = 0.35;
     constexpr double kLeast = 0.05;
     const double seconds = std::max(row.step_s - kInFront * compute, kLeast * row.step_s);
@@ -39,11 +57,11 @@ double crude_bandwidth(const StepTimeTable& table, const StepTimeJob& job, bool 
 /// Whether compute hid all communication of the rows inside a node, or between nodes: at each batch
 /// that a rank was timed with alone, the step exceeds that by no more than several ranks may add.
 /// Such rows bound the links' speed from below, and say no more.
-bool hid_all(const StepTimeTable& table, const StepTimeJob& job, bool one_node) {
+bool hid_all(const StepTimeTable& table, const StepTimeJob& job, bool one_node, double growth) {
   std::map<std::size_t, std::vector<double>> exposed;  // By batch, as a part of the compute.
   for (const StepTimeRow& row : table.rows) {
     const std::size_t batch = compute_point(job, row);
-    const double compute = job.compute[batch].seconds;
+    const double compute = grown_compute(job, row, growth);
     if (has_several_ranks(row) && (row.placement.nodes() == 1) == one_node &&
         job.compute[batch].timed) {
       const double seconds =
@@ -98,6 +116,18 @@ std::string kind_of(const Placement& placement) {
   return text_of(Placement(std::move(nodes)));
 }
 
+double node_growth(const StepTimeTable& table, const StepTimeJob& job) {
+  std::vector<double> growths;
+  for (const StepTimeRow& row : table.rows) {
+    const ComputePoint& alone = job.compute[compute_point(job, row)];
+    if (has_several_ranks(row) && row.placement.nodes() == 1 && alone.timed) {
+      const double ratio = (row.step_s - row.data_s.value_or(0)) / alone.seconds;
+      growths.push_back(std::log(ratio) / std::log2(static_cast<double>(row.placement.ranks())));
+    }
+  }
+  return growths.empty() ? 0 : std::expm1(quantile(growths, 0.5));
+}
+
 double communication_share(const StepTimeFit& fit,
                            std::span<const double> vector,
                            std::size_t compute,
@@ -113,23 +143,35 @@ double communication_share(const StepTimeFit& fit,
 
 StepTimeFitter::StepTimeFitter(const StepTimeTable& table,
                                const StepTimeJob& job,
-                               StepTimeForm form)
-    : table_(table), job_(job), form_(form), priors_(step_time_priors()) {
-  double inside = crude_bandwidth(table, job, true);
-  double between = crude_bandwidth(table, job, false);
+                               StepTimeForm form,
+                               double growth)
+    : table_(&table), job_(&job), form_(form), growth_(growth), priors_(step_time_priors()) {
+  double inside = crude_bandwidth(table, job, true, growth);
+  double between = crude_bandwidth(table, job, false, growth);
+  constexpr double kOneConnection = 1.5e9;  // More than a socket moves.
+  if (between > kOneConnection) {
+    expect_one_speed();
+  }
   constexpr double kNobodyKnows = 1e9;
   constexpr double kTwoOrMore = 1.2;  // Between the speed of two nodes and that of more.
   between = between > 0 ? between * kTwoOrMore : inside;
   inside = inside > 0 ? inside : between;
+  if (std::ranges::none_of(table.rows,
+                           [](const StepTimeRow& row) { return row.placement.nodes() > 1; })) {
+    constexpr double kFromInside = 1.6;  // From a 14th of the speed inside a node to 14 times it.
+    priors_[kInter].deviation = kFromInside;
+  }
   priors_[kIntra].mean = std::log(inside > 0 ? inside : kNobodyKnows);
   priors_[kInter].mean = std::log(between > 0 ? between : kNobodyKnows);
   if (form != StepTimeForm::NoOverlap) {
     constexpr double kFastestInside = 300e9;   // NVLink.
     constexpr double kFastestBetween = 100e9;  // A node's InfiniBand adapters together.
-    if (hid_all(table, job, true)) {
+    if (hid_all(table, job, true, growth)) {
+      bounds_.push_back({kIntra, std::log(inside)});
       priors_[kIntra] = above_bound(priors_[kIntra], inside, kFastestInside);
     }
-    if (hid_all(table, job, false)) {
+    if (hid_all(table, job, false, growth)) {
+      bounds_.push_back({kInter, std::log(between)});
       priors_[kInter] = above_bound(priors_[kInter], between, kFastestBetween);
     }
   }
@@ -160,6 +202,10 @@ StepTimeFitter::StepTimeFitter(const StepTimeTable& table,
   }
 }
 
+void StepTimeFitter::expect_one_speed() {
+  priors_[kTwoNodes] = one_speed();
+}
+
 void StepTimeFitter::know(const FittedLinks& links) {
   const std::vector<double> mean = as_vector(links.fitted);
   const auto draws = mapped(links.draws, as_vector);
@@ -178,29 +224,38 @@ StepTimeFit StepTimeFitter::fit(double compute_noise,
                                 double run_noise,
                                 const std::string& left_out) const {
   StepTimeFit fit;
-  fit.job = job_;
+  fit.job = *job_;
   fit.form = form_;
   fit.compute_noise = compute_noise;
   fit.run_noise = run_noise;
   fit.links_are_known = links_are_known_;
-  for (std::size_t i = 0; i < priors_.size(); ++i) {
-    fit.priors.push_back(prior_deviation(i));
-  }
+  fit.bounds = bounds_;
   std::vector<FittedRow> rows;
-  for (const StepTimeRow& row : table_.rows) {
+  for (const StepTimeRow& row : table_->rows) {
     if (has_several_ranks(row) && kind_of(row.placement) != left_out) {
-      rows.push_back({&row, compute_point(job_, row)});
+      rows.push_back({&row, compute_point(*job_, row)});
       fit.ranks = std::max(fit.ranks, row.placement.ranks());
       fit.nodes = std::max(fit.nodes, row.placement.nodes());
     }
   }
   std::vector<double> start = mapped(priors_, &StepTimePrior::mean);
+  start[kPerDoublingOfNode] = growth_;
   constexpr int kRounds = 4;  // The noise of a row depends on how much of it is communication.
   for (int round = 0; round < kRounds; ++round) {
     weigh(fit, start, rows);
     fit.posterior = fit_posterior(
         [&](std::span<const double> vector) { return residuals(fit, vector, rows); }, start);
     start = fit.posterior.mode;
+  }
+  for (const double residual : residuals(fit, fit.posterior.mode, rows)) {
+    fit.cost += residual * residual;
+  }
+  for (const FittedRow& fitted : rows) {
+    const double noise = 1 / fitted.step_scale;
+    fit.cost += 2 * std::log(noise) * fitted.independent;
+  }
+  for (std::size_t i = 0; i < priors_.size(); ++i) {
+    fit.priors.push_back(prior(i).deviation_at(fit.posterior.mode[i]));
   }
   return fit;
 }
@@ -218,7 +273,8 @@ void StepTimeFitter::weigh(const StepTimeFit& fit,
     const double own =
         row.sd_s ? *row.sd_s / std::sqrt(static_cast<double>(row.repeats)) / row.step_s : 0;
     const double rows_of_run = of_run[text_of(row.placement)];
-    const double independent = 1 / std::sqrt(1 + kCommonToRun * (rows_of_run - 1));
+    fitted.independent = 1 / (1 + kCommonToRun * (rows_of_run - 1));
+    const double independent = std::sqrt(fitted.independent);
     fitted.step_scale = independent / std::hypot(noise, own);
     fitted.compute_scale = independent / std::hypot(fit.compute_noise, own);
   }
@@ -249,15 +305,17 @@ std::vector<double> StepTimeFitter::residuals(const StepTimeFit& fit,
     }
   }
   for (std::size_t i = 0; i < priors_.size(); ++i) {
-    result.push_back((vector[i] - priors_[i].mean) / prior_deviation(i));
+    result.push_back(prior(i).residual(vector[i]));
   }
   return result;
 }
 
-double StepTimeFitter::prior_deviation(std::size_t coefficient) const {
+StepTimePrior StepTimeFitter::prior(std::size_t coefficient) const {
   constexpr double kFixed = 1e-4;
   const bool fixed = coefficient == kInterference && form_ != StepTimeForm::Interference;
-  return fixed ? kFixed : priors_[coefficient].deviation;
+  StepTimePrior prior = priors_[coefficient];
+  prior.deviation = fixed ? kFixed : prior.deviation;
+  return prior;
 }
 
 }  // namespace stepsim

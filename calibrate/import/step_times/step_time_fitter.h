@@ -14,6 +14,10 @@ namespace stepsim {
 /// Returns the text of a placement; those that differ in the order of their nodes count as one.
 [[nodiscard]] std::string kind_of(const Placement& placement);
 
+/// What compute would grow by with each doubling of a node's ranks, if nothing else made the steps
+/// of one node longer; 0 without such rows.
+[[nodiscard]] double node_growth(const StepTimeTable& table, const StepTimeJob& job);
+
 /// The derivative of the step's logarithm by that of all collectives.
 [[nodiscard]] double communication_share(const StepTimeFit& fit,
                                          std::span<const double> vector,
@@ -23,10 +27,18 @@ namespace stepsim {
 /// The fit of one table in one form, with given noise. Table and job must outlive it.
 class StepTimeFitter {
  public:
-  StepTimeFitter(const StepTimeTable& table, const StepTimeJob& job, StepTimeForm form);
+  /// `growth`: what compute is taken to grow by with each doubling of a node's ranks before
+  /// anything is fitted. It decides where the search starts and which speeds are believed.
+  StepTimeFitter(const StepTimeTable& table,
+                 const StepTimeJob& job,
+                 StepTimeForm form,
+                 double growth = 0);
 
   /// Takes the links of another job for known.
   void know(const FittedLinks& links);
+
+  /// Takes two nodes for as fast as more.
+  void expect_one_speed();
 
   /// `left_out`: the kind of placement whose rows do not count; empty: all count.
   [[nodiscard]] StepTimeFit fit(double compute_noise,
@@ -39,6 +51,7 @@ class StepTimeFitter {
     const StepTimeRow* row = nullptr;
     std::size_t compute = 0;
     double step_scale = 1;
+    double independent = 1;    ///< How much of a run of its own it counts as.
     double compute_scale = 1;  ///< Of the step without its exposed communication.
   };
 
@@ -50,11 +63,13 @@ class StepTimeFitter {
                                               std::span<const double> vector,
                                               const std::vector<FittedRow>& rows) const;
 
-  [[nodiscard]] double prior_deviation(std::size_t coefficient) const;
+  [[nodiscard]] StepTimePrior prior(std::size_t coefficient) const;
 
-  const StepTimeTable& table_;
-  const StepTimeJob& job_;
+  const StepTimeTable* table_;
+  const StepTimeJob* job_;
   StepTimeForm form_;
+  double growth_;
+  std::vector<StepTimeBound> bounds_;
   std::vector<StepTimePrior> priors_;
   bool links_are_known_ = false;  ///< Another job's are their priors.
 };

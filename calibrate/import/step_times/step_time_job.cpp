@@ -135,6 +135,12 @@ std::size_t compute_point(const StepTimeJob& job, const StepTimeRow& row) {
   return static_cast<std::size_t>(found - job.compute.begin());
 }
 
+SeveralRanks several_ranks_of(const StepTimeCoefficients& coefficients) {
+  return {std::exp(coefficients.several_ranks),
+          coefficients.per_doubling,
+          coefficients.per_doubling_of_node};
+}
+
 StepTimeParts step_time(const StepTimeJob& job,
                         const StepTimeCoefficients& coefficients,
                         double compute,
@@ -144,8 +150,7 @@ StepTimeParts step_time(const StepTimeJob& job,
   if (ranks == 1) {
     return {compute + job.rest_s, job.rest_s};
   }
-  const SeveralRanks several = {std::exp(coefficients.several_ranks), coefficients.per_doubling};
-  const double factor = several.at(ranks);
+  const double factor = several_ranks_of(coefficients).at(ranks, placement.fullest());
   const double optimizer = coefficients.optimizer_share * job.shortest_s;
   const double mean_passes = std::max(compute - optimizer, 0.0) * factor;
   const double passes = mean_passes * (1 + (spread > 0 ? spread * expected_maximum(ranks) : 0));

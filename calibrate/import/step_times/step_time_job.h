@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/compute/pass_cost.h"
 #include "costmodel/model/transformer.h"
 #include "costmodel/network/fitted_links.h"
 #include "costmodel/records/step_time_table.h"
@@ -45,13 +46,17 @@ struct StepTimeJob {
 
 /// What decides a step's time beside the job.
 struct StepTimeCoefficients {
-  double several_ranks = 0;    ///< Logarithm of the factor on compute where several ranks train.
-  double per_doubling = 0;     ///< What compute grows by with each doubling of ranks.
-  double forward_share = 0;    ///< Of forward and backward together.
-  double optimizer_share = 0;  ///< Of the shortest compute; it is the same for every batch.
-  double interference = 0;     ///< How much longer compute takes during a collective.
+  double several_ranks = 0;  ///< Logarithm of the factor on compute where several ranks train.
+  double per_doubling = 0;   ///< What compute grows by with each doubling of ranks.
+  double per_doubling_of_node = 0;  ///< With each doubling of the fullest node's ranks.
+  double forward_share = 0;         ///< Of forward and backward together.
+  double optimizer_share = 0;       ///< Of the shortest compute; it is the same for every batch.
+  double interference = 0;          ///< How much longer compute takes during a collective.
   LinkSpeeds links;
 };
+
+/// What compute grows by with the ranks.
+[[nodiscard]] SeveralRanks several_ranks_of(const StepTimeCoefficients& coefficients);
 
 /// A predicted step, in seconds, without waiting for data.
 struct StepTimeParts {

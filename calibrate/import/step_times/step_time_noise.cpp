@@ -59,6 +59,9 @@ StepTimeFit fit_with_noise(const StepTimeTable& table,
     }
     fit = fitter.fit(compute, run);
   }
+  fit.cost += (std::pow(std::log(fit.compute_noise / prior.compute), 2) +
+               std::pow(std::log(fit.run_noise / prior.run), 2)) /
+              (kNoiseSpread * kNoiseSpread);
   return fit;
 }
 

@@ -10,14 +10,12 @@
 #include <fmt/format.h>
 
 #include "calibrate/fit/nnls.h"
+#include "calibrate/import/step_times/step_time_draws.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 
 namespace stepsim {
 namespace {
-
-constexpr int kDraws = 100;
-constexpr std::uint64_t kDrawSeed = 1;
 
 /// Compute by batch, by a fit's coefficients.
 using ComputeTimes = std::vector<double>;  ///< [point]
@@ -142,12 +140,7 @@ PassCost pass_of(
 Profile step_time_profile(const StepTimeFit& fit, const Profile* base) {
   Profile profile = base != nullptr ? *base : Profile();
   const std::vector<double>& mode = fit.posterior.mode;
-  // Where the rows do not tell how much overlaps, half of the draws are of the fit without any.
-  auto draws = posterior_draws(fit.posterior, fit.no_overlap ? kDraws / 2 : kDraws, kDrawSeed);
-  if (fit.no_overlap) {
-    std::ranges::copy(posterior_draws(*fit.no_overlap, kDraws / 2, kDrawSeed),
-                      std::back_inserter(draws));
-  }
+  const auto draws = drawn_coefficients(fit);
   const auto passes = [&](double compute, std::span<const double> vector) {
     return compute - coefficients_of(fit, vector).optimizer_share * fit.job.shortest_s;
   };
@@ -167,8 +160,7 @@ Profile step_time_profile(const StepTimeFit& fit, const Profile* base) {
   recorded.optimizer_seconds =
       coefficients_of(fit, mode).optimizer_share * fit.job.shortest_s + fit.job.rest_s;
   const auto several = [&](std::span<const double> vector) {
-    const StepTimeCoefficients coefficients = coefficients_of(fit, vector);
-    return SeveralRanks{std::exp(coefficients.several_ranks), coefficients.per_doubling};
+    return several_ranks_of(coefficients_of(fit, vector));
   };
   recorded.several_ranks = several(mode);
   recorded.several_ranks_draws = mapped(draws, several);
@@ -188,7 +180,7 @@ Profile step_time_profile(const StepTimeFit& fit, const Profile* base) {
   if (fit.form != StepTimeForm::NoOverlap) {  // Those have ddp.overlap = false.
     interference.value.compute = coefficients_of(fit, mode).interference;
   }
-  if (fit.no_overlap) {
+  if (leaves_open(fit, StepTimeDoubt::Overlap)) {
     interference.compute_draws = mapped(draws, [&](const std::vector<double>& draw) {
       return coefficients_of(fit, draw).interference;
     });

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "calibrate/import/step_times/step_time_draws.h"
 #include "calibrate/import/step_times/step_time_prior.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
@@ -29,6 +30,7 @@ struct Said {
 constexpr std::array<Said, kShared> kSaid = {{
     {kSeveral, "compute with several ranks over alone", "x", true, 1},
     {kPerDoubling, "compute, each doubling of the ranks", "%", false, 100},
+    {kPerDoublingOfNode, "compute, each doubling of ranks a node", "%", false, 100},
     {kForward, "forward, of forward and backward", "%", false, 100},
     {kOptimizer, "optimizer, of the smallest compute", "%", false, 100},
     {kIntra, "bus bandwidth inside a node", "GB/s", true, 1e-9},
@@ -120,24 +122,9 @@ std::string coefficients_table(const StepTimeFit& fit, const Screen& screen) {
   return text.text(screen);
 }
 
-/// The 90 % interval of a step, in seconds without data; with both fits in it where the rows do not
-/// tell how much overlaps.
+/// The 90 % interval of a step, in seconds without data.
 std::pair<double, double> interval_of(const StepTimeFit& fit, const StepTimeQuestion& question) {
-  const auto of_fit = [&](const StepTimeFit& one) {
-    const StepTimePrediction predicted =
-        predict_step_time(one, question.compute, question.placement);
-    const double factor = std::exp(kDeviationsOf90 * predicted.deviation);
-    return std::pair(predicted.parts.step / factor, predicted.parts.step * factor);
-  };
-  auto [low, high] = of_fit(fit);
-  if (fit.no_overlap) {
-    StepTimeFit other = fit;
-    other.posterior = *fit.no_overlap;
-    const auto [other_low, other_high] = of_fit(other);
-    low = std::min(low, other_low);
-    high = std::max(high, other_high);
-  }
-  return {low, high};
+  return drawn_step(fit, drawn_coefficients(fit), question.compute, question.placement).interval();
 }
 
 std::string questions_table(const StepTimeFit& fit,
@@ -159,6 +146,42 @@ std::string questions_table(const StepTimeFit& fit,
   return text.text(screen);
 }
 
+/// How often the first of two steps is the shorter one, among all that the rows allow.
+double share_faster(const DrawnStep& one, const DrawnStep& other) {
+  double faster = 0;
+  for (std::size_t draw = 0; draw < one.steps.size(); ++draw) {
+    faster += one.steps[draw] < other.steps[draw] ? 1 : 0;
+  }
+  return faster / static_cast<double>(one.steps.size());
+}
+
+/// The pairs of placements, asked for with the same batch, one on two nodes and one on more, that
+/// come in either order.
+std::string undecided_orders(const StepTimeFit& fit, std::span<const StepTimeQuestion> questions) {
+  constexpr double kDecided = 0.95;
+  const auto draws = drawn_coefficients(fit);
+  std::string text;
+  for (const StepTimeQuestion& two : questions) {
+    for (const StepTimeQuestion& more : questions) {
+      if (two.placement.nodes() != 2 || more.placement.nodes() <= 2 ||
+          two.compute != more.compute) {
+        continue;
+      }
+      const double faster = share_faster(drawn_step(fit, draws, more.compute, more.placement),
+                                         drawn_step(fit, draws, two.compute, two.placement));
+      if (faster > 1 - kDecided && faster < kDecided) {
+        text += fmt::format(
+            "note: whether {1} or {0} is faster is not decided: {0} is in {2:.0f} % of what the "
+            "rows allow\n",
+            text_of(more.placement),
+            text_of(two.placement),
+            100 * faster);
+      }
+    }
+  }
+  return text;
+}
+
 /// What to know of placements whose order against two nodes no row tells.
 std::string assumed_order(const StepTimeFit& fit, std::span<const StepTimeQuestion> questions) {
   constexpr int kThree = 3;
@@ -168,11 +191,14 @@ std::string assumed_order(const StepTimeFit& fit, std::span<const StepTimeQuesti
     return "";
   }
   return fmt::format(
-      "note: no row has three nodes: that two reach {:.2f} times their bandwidth is assumed, from "
-      "one\n"
-      "cluster, and decides whether more nodes come out faster. Time one step on three before you\n"
-      "order them\n",
-      std::exp(fit.posterior.mode[kTwoNodes]));
+             "note: no row has three nodes: that two reach {:.2f} times their bandwidth is "
+             "assumed{}.\n"
+             "Time one step on three nodes before you order them\n",
+             std::exp(fit.posterior.mode[kTwoNodes]),
+             leaves_open(fit, StepTimeDoubt::TwoNodes)
+                 ? ",\nfrom one cluster; the intervals reach to 1, as elsewhere"
+                 : "") +
+         undecided_orders(fit, questions);
 }
 
 }  // namespace
@@ -197,7 +223,7 @@ std::string step_time_report(const StepTimeFit& fit,
   }
   text += "\n" + coefficients_table(fit, screen) + "\n";
   text += questions_table(fit, table, questions, screen) + assumed_order(fit, questions);
-  if (fit.no_overlap) {
+  if (leaves_open(fit, StepTimeDoubt::Overlap)) {
     text +=
         "note: these rows do not tell how much of the communication the backward hides. The steps "
         "are\n"

@@ -35,7 +35,8 @@ PassDraws::PassDraws(const Run& run) {
   for (std::size_t i = 0; i < run.batches(); ++i) {
     shapes.push_back(run.batch(i).shape);
   }
-  const RecordedModel recorded = at_ranks(*run.profile().recorded, run.scenario().ranks);
+  const RecordedModel recorded =
+      at_ranks(*run.profile().recorded, run.scenario().ranks, run.scenario().placement.fullest());
   const bool varlen = recorded.model.attention == AttentionKind::Varlen;
   forward_.cost = recorded.forward;
   backward_.cost = recorded.backward;

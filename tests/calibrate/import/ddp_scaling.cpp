@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "calibrate/import/step_times/step_time_draws.h"
 #include "costmodel/io/csv_table.h"
 #include "costmodel/model/bucket_assignment.h"
 #include "costmodel/model/model_presets.h"
@@ -131,6 +132,7 @@ std::array<GroupError, kNodeGroups> group_errors(const ScalingTable& table,
                                                  const std::set<std::string>& seen) {
   std::array<GroupError, kNodeGroups> groups;
   std::array<double, kNodeGroups> exposed{};
+  const auto draws = drawn_coefficients(fit);
   for (const StepTimeRow& row : table.all.rows) {
     if (seen.contains(text_of(row.placement)) || row.placement.ranks() == 1) {
       continue;
@@ -138,13 +140,13 @@ std::array<GroupError, kNodeGroups> group_errors(const ScalingTable& table,
     GroupError& group = groups[group_of(row.placement)];
     const StepTimePrediction predicted =
         predict_step_time(fit, compute_point(fit.job, row), row.placement);
-    const double error = std::log(predicted.parts.step / row.step_s);
-    const double half = kDeviationsOf90 * predicted.deviation;
+    const auto [low, high] =
+        drawn_step(fit, draws, compute_point(fit.job, row), row.placement).interval();
     group.step += std::abs(predicted.parts.step / row.step_s - 1);
     group.exposed += std::abs(predicted.parts.sync - *row.sync_s);
     exposed[group_of(row.placement)] += *row.sync_s - fit.job.rest_s;
-    group.covered += std::abs(error) <= half ? 1 : 0;
-    group.width += std::exp(half) - 1;
+    group.covered += low <= row.step_s && row.step_s <= high ? 1 : 0;
+    group.width += std::sqrt(high / low) - 1;
     ++group.rows;
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {

@@ -1,6 +1,7 @@
 // Are planted coefficients found in step times, and bad tables refused?
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "calibrate/import/step_times/step_time_advice.h"
+#include "calibrate/import/step_times/step_time_draws.h"
 #include "calibrate/import/step_times/step_time_prior.h"
 #include "calibrate/import/step_times/step_time_profile.h"
 #include "calibrate/import/step_times/step_time_report.h"
@@ -191,20 +193,21 @@ TEST_CASE("how much overlaps is told by three placements of several ranks, and e
   const auto fitted = [&](const StepTimeTable& table) {
     return fit_step_times(table, planted_job(table, cluster.truth.job.model));
   };
-  CHECK_FALSE(fitted(cluster.table).no_overlap.has_value());
+  CHECK_FALSE(leaves_open(fitted(cluster.table), StepTimeDoubt::Overlap));
   StepTimeTable few = cluster.table;
   std::erase_if(few.rows, [](const StepTimeRow& row) { return row.placement.ranks() > 2; });
   const StepTimeFit fit = fitted(few);
-  REQUIRE(fit.no_overlap.has_value());
+  REQUIRE(leaves_open(fit, StepTimeDoubt::Overlap));
   const Profile profile = step_time_profile(fit, nullptr);
   REQUIRE(profile.interference->compute_draws.size() == profile.links->draws.size());
   const auto without = std::ranges::count_if(profile.interference->compute_draws,
                                              [](double slowdown) { return slowdown > 10; });
-  CHECK(2 * static_cast<std::size_t>(without) == profile.links->draws.size());
+  CHECK(static_cast<std::size_t>(without) * (1 + fit.alternatives.size()) ==
+        profile.links->draws.size());
   // Whoever states it has it.
   const StepTimeFit stated =
       fit_step_times(few, planted_job(few, cluster.truth.job.model), {}, StepTimeForm::NoOverlap);
-  CHECK_FALSE(stated.no_overlap.has_value());
+  CHECK_FALSE(leaves_open(stated, StepTimeDoubt::Overlap));
   CHECK(step_time_profile(stated, nullptr).interference->value.compute == 0);
 }
 
@@ -267,6 +270,104 @@ TEST_CASE("links whose gradients compute hides are at least so fast, and not jus
       CHECK(std::abs(fit.posterior.mode[kIntra] - std::log(planted.link_gb_per_s * 1e9)) < half);
     }
   }
+}
+
+TEST_CASE("compute grows with the ranks of a node, not with those of the job") {
+  // One host's processors and memory: 0.30, 0.42 and 0.63 s for 1, 2 and 4 ranks.
+  const std::map<int, double> grown = {{1, 1}, {2, 1.4}, {4, 2.1}};
+  for (const double inside : {5e9, 50e9}) {
+    CAPTURE(inside);
+    StepTimeCoefficients truth;
+    truth.forward_share = 1.0 / 3;
+    truth.links = {inside, 50e3, 1.2e9, 50e3, 1, 0, 0};
+    const TransformerConfig model = tensor_chain(
+        "g", {{"a", {8'000'000}, 1, 1}, {"b", {8'000'000}, 1, 1}, {"c", {9'000'000}, 1, 1}});
+    StepTimeTable table;
+    for (const char* placement : {"1", "2", "4", "1+1"}) {
+      for (const std::int64_t batch : {8, 16}) {
+        StepTimeRow row;
+        row.placement = parse_placement(placement);
+        row.batch = batch;
+        row.step_s = batch == 8 ? 0.30 : 0.55;
+        table.rows.push_back(row);
+      }
+    }
+    const StepTimeJob job = planted_job(table, model);
+    const auto real = [&](double compute, const Placement& placement) {
+      StepTimeCoefficients here = truth;
+      here.several_ranks = std::log(grown.at(placement.fullest()));
+      return step_time(job, here, compute, placement).step;
+    };
+    for (StepTimeRow& row : table.rows) {
+      row.step_s = real(row.step_s, row.placement);
+    }
+    const StepTimeFit fit = fit_step_times(table, planted_job(table, model));
+    CHECK(told_of_prior(fit)[kPerDoublingOfNode] < 0.5);
+    CHECK(std::exp(fit.posterior.mode[kPerDoublingOfNode]) > 1.3);
+    const auto draws = drawn_coefficients(fit);
+    for (const char* asked : {"4+4", "2+2", "4x1", "4x4"}) {
+      CAPTURE(asked);
+      const Placement placement = parse_placement(asked);
+      const double step = real(0.55, placement);
+      CHECK(predict_step_time(fit, 1, placement).parts.step == Approx(step).epsilon(0.06));
+      const auto [low, high] = drawn_step(fit, draws, 1, placement).interval();
+      // The first doubling adds 40 and the second 50 %, which one coefficient says to 3 %.
+      CHECK(low < 1.03 * step);
+      CHECK(step < 1.03 * high);
+    }
+    const Profile profile = step_time_profile(fit, nullptr);
+    const std::string path = fresh_folder() + "/grown.json";
+    write_profile(path, profile);
+    CHECK(read_profile(path) == profile);
+    const auto& several = *profile.recorded->several_ranks;
+    CHECK(several.at(16, 4) > 1.5 * several.at(16, 1));
+    // One batch does not tell slow links from slow compute: the interval holds both.
+    StepTimeTable one = table;
+    std::erase_if(one.rows, [](const StepTimeRow& row) { return row.batch == 16; });
+    const StepTimeFit open = fit_step_times(one, planted_job(one, model));
+    const Placement far = parse_placement("4+4");
+    const auto [low, high] = drawn_step(open, drawn_coefficients(open), 0, far).interval();
+    CHECK(low < real(0.30, far));
+    CHECK(real(0.30, far) < high);
+  }
+}
+
+TEST_CASE("a prior alone makes no order of two nodes and four") {
+  struct Job {
+    const char* rows;
+    double four;  ///< What four nodes of eight took, in ms.
+  };
+  // Links of 2 to 4 GB/s and more: one rank, eight, and two nodes of eight, and what four take
+  // where a ring over them is as fast as over two, or a fifth slower.
+  for (const Job& job : {Job{"1,32,252\n8,32,276\n2x8,32,451\n", 540},
+                         Job{"1,32,250\n8,32,270\n2x8,32,380\n", 395},
+                         Job{"1,32,130\n8,32,140\n2x8,32,300\n", 320},
+                         Job{"1,64,500\n8,64,520\n2x8,64,640\n", 670}}) {
+    CAPTURE(job.rows);
+    const StepTimeTable table = table_of(std::string("placement,batch,step_ms\n") + job.rows);
+    const StepTimeFit fit = fit_step_times(table, planted_job(table, model_preset("bert-base")));
+    const Placement two = parse_placement("2x8");
+    const Placement four = parse_placement("4x8");
+    CHECK(predict_step_time(fit, 0, four).parts.step > predict_step_time(fit, 0, two).parts.step);
+    const auto [low, high] = drawn_step(fit, drawn_coefficients(fit), 0, four).interval();
+    CHECK(1e3 * low < job.four);
+    CHECK(job.four < 1e3 * high);
+    const std::string said =
+        step_time_report(fit, table, std::vector<StepTimeQuestion>{{0, two}, {0, four}}, {}, {});
+    CHECK(said.find("whether 2x8 or 4x8 is faster is not decided") != std::string::npos);
+    CHECK(told_of_prior(fit)[kTwoNodes] > 0.9);
+  }
+  // Sockets: the median stays where one cluster has it, and the interval reaches to as fast as two.
+  const StepTimeTable slow =
+      table_of("placement,batch,step_ms\n1,8,703\n4,8,741\n1+1,8,1399\n1,4,455\n");
+  const StepTimeFit fit = fit_step_times(slow, planted_job(slow, model_preset("bert-base")));
+  CHECK(fit.posterior.mode[kTwoNodes] == Approx(-0.4).epsilon(0.05));
+  CHECK(leaves_open(fit, StepTimeDoubt::TwoNodes));
+  const double two = predict_step_time(fit, 1, parse_placement("1+1")).parts.step;
+  const auto [low, high] =
+      drawn_step(fit, drawn_coefficients(fit), 1, parse_placement("1+1+1+1")).interval();
+  CHECK(low < 0.935 * two);  // Measured.
+  CHECK(high > 1.4 * two);
 }
 
 TEST_CASE("two nodes tell nothing of three: a prior of their ratio does, and is not the rows") {
@@ -389,11 +490,11 @@ TEST_CASE("a profile of step times reads back, and several ranks are in it") {
   const std::string path = fresh_folder() + "/p.json";
   write_profile(path, profile);
   CHECK(read_profile(path) == profile);
-  const RecordedModel two = at_ranks(*profile.recorded, 2);
+  const RecordedModel two = at_ranks(*profile.recorded, 2, 2);
   CHECK(two.forward.coefficients[1] ==
-        profile.recorded->forward.coefficients[1] * profile.recorded->several_ranks->at(2));
+        profile.recorded->forward.coefficients[1] * profile.recorded->several_ranks->at(2, 2));
   CHECK_FALSE(two.several_ranks);
-  CHECK(at_ranks(*profile.recorded, 1).forward.coefficients ==
+  CHECK(at_ranks(*profile.recorded, 1, 1).forward.coefficients ==
         profile.recorded->forward.coefficients);
 }
 

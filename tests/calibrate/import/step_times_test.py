@@ -88,21 +88,27 @@ def test_five_lines_by_hand_predict_other_placements():
 
 
 def test_a_prediction_is_the_fits_own():
+    placements = ("8x4", "4x4", "8x1", "3x1")
     with tempfile.TemporaryDirectory() as folder:
-        text = imported(folder, "--preset", "bert-base", "--ask", "8x4:8", "--ask", "3x1:4")
+        asked = [word for placement in placements for word in ("--ask", placement + ":8")]
+        lines = imported(folder, "--preset", "bert-base", *asked).splitlines()
         run(
-            STEPSIM, "sweep", "job.toml", "--over", "cluster.placement=8x4", "--policy", "batch_8",
-            "--json", "sweep.json", folder=folder,
+            STEPSIM, "sweep", "job.toml", "--over", "cluster.placement=" + ",".join(placements),
+            "--policy", "batch_8", "--json", "sweep.json", folder=folder,
         )  # fmt: skip
-        row = next(line for line in text.splitlines() if line.startswith("8x4 "))
-        # Without a batch the largest one is asked for.
-        assert row in imported(folder, "--preset", "bert-base", "--ask", "8x4").splitlines(), row
-        predicted = float(row.split()[2])
-        point = json.loads(pathlib.Path(folder, "sweep.json").read_text())["points"][0]
-        assert abs(point["step_ms"] / predicted - 1) < 0.002, (row, point["step_ms"])
-        # The draws of links and passes make the interval: without them it is half as wide.
-        for own, end in zip((float(row.split()[3]), float(row.split()[5])), point["interval90"]):
-            assert abs(end / own - 1) < 0.04, (row, point["interval90"])
+        points = json.loads(pathlib.Path(folder, "sweep.json").read_text())["points"]
+        ends = ([], [])
+        for placement, point in zip(placements, points):
+            row = next(line for line in lines if line.startswith(placement + " "))
+            # Without a batch the largest one is asked for.
+            assert row in imported(folder, "--preset", "bert-base", *asked, "--ask", placement).splitlines(), row
+            assert abs(point["step_ms"] / float(row.split()[2]) - 1) < 0.002, (row, point["step_ms"])
+            for own, end, ratios in zip((row.split()[3], row.split()[5]), point["interval90"], ends):
+                ratios.append(end / float(own))
+        # The draws of links and passes make the interval: without them it is half as wide. The
+        # sweep takes some of the draws at random, so that single ends differ.
+        for ratios in ends:
+            assert abs(sum(ratios) / len(ratios) - 1) < 0.03, ends
 
 
 def test_a_table_is_validated():

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "calibrate/import/step_times/step_time_fit.h"
+
+namespace stepsim {
+
+/// Returns coefficients that the rows allow, a hundred or little more: in equal parts of the fit
+/// and of its alternatives.
+[[nodiscard]] std::vector<std::vector<double>> drawn_coefficients(const StepTimeFit& fit);
+
+/// A step as the draws have it: what may be said of one and of the order of two.
+struct DrawnStep {
+  std::vector<double> steps;  ///< [draw] Seconds, without waiting for data.
+  double noise = 0;           ///< Standard deviation of a run's logarithm.
+
+  /// The 90 % interval of a run's step.
+  [[nodiscard]] std::pair<double, double> interval() const;
+};
+
+[[nodiscard]] DrawnStep drawn_step(const StepTimeFit& fit,
+                                   const std::vector<std::vector<double>>& draws,
+                                   std::size_t compute,
+                                   const Placement& placement,
+                                   double spread = 0);
+
+}  // namespace stepsim

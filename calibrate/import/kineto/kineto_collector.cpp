@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdint>
+#include <limits>
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "calibrate/import/kineto/kineto_backlog.h"
 #include "calibrate/import/kineto/kineto_dims.h"
 #include "costmodel/base/input_error.h"
 
@@ -442,25 +446,16 @@ void KinetoCollector::require_known_runtime() const {
   }
 }
 
-/// Finds what the GPU had still to do of the time before the recording.
 void KinetoCollector::find_earlier_work() {
-  std::map<std::int64_t, std::int64_t> first;  // [stream] The start of work with a launch.
+  std::vector<KinetoGpuWork> work;
+  std::int64_t first_call = std::numeric_limits<std::int64_t>::max();
   for (const GpuRow& row : gpu_rows_) {
-    if (call_of(row.correlation) != nullptr) {
-      const std::int64_t start = row.op.span.start_ns;
-      std::int64_t& earliest = first.try_emplace(row.op.stream, start).first->second;
-      earliest = std::min(earliest, start);
-    }
+    work.push_back({row.op.stream, row.op.span, call_of(row.correlation) != nullptr});
   }
-  for (const GpuRow& row : gpu_rows_) {
-    const auto found = first.find(row.op.stream);
-    const bool before = found == first.end() || row.op.span.start_ns < found->second;
-    if (before && call_of(row.correlation) == nullptr) {
-      const std::int64_t end = row.op.span.end_ns();
-      std::int64_t& last = trace_.launched_before_ns.try_emplace(row.op.stream, end).first->second;
-      last = std::max(last, end);
-    }
+  for (const KinetoCall& call : trace_.calls) {
+    first_call = std::min(first_call, call.at.span.start_ns);
   }
+  trace_.launched_before_ns = kineto_backlog(std::move(work), first_call);
 }
 
 void KinetoCollector::finish() {

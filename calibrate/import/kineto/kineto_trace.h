@@ -137,8 +137,7 @@ struct KinetoTrace {
   std::int64_t events = 0;          ///< The rows of traceEvents.
   std::int64_t rows = 0;            ///< Complete events of the categories that are read.
   std::int64_t without_launch = 0;  ///< GPU rows whose launch is not there; left out of `ops`.
-  /// [stream] The end of the last of these that began before any other work of the stream: it was
-  /// launched before the recording.
+  /// [stream] The end of what was launched before the recording; see kineto_backlog().
   std::map<std::int64_t, std::int64_t> launched_before_ns;
   std::set<std::string> other_runtimes;  ///< Categories of launches that are not read.
   std::int64_t unusable = 0;             ///< Complete events without a time or of negative length.

@@ -369,6 +369,10 @@ TEST_CASE("work launched before the recording stands first as far as it reaches 
   const KinetoProgram program = program_of(rank, 4);
   CHECK(texts_of(program) == Texts{"0+0 g 7:43", "10+2 g 7:40", "8+75 s 7:0", "105+0 e"});
   CHECK(notes_with(program, "4 GPU operations were launched before: as far as they reach") == 1);
+  // A stream whose launches the trace never holds has no work of the time before.
+  Rank unknown = Rank().step(4, 0, 1000).launch(10, 7, 20, 5);
+  unknown.earlier(9, 5, 10).earlier(9, 200, 10).earlier(9, 600, 300);
+  CHECK(texts_of(program_of(unknown, 4)) == Texts{"0+0 g 9:8", "10+2 g 7:5", "988+0 e"});
   // Nothing of it reaches into a later step.
   Rank two = rank;
   two.step(5, 300, 100).launch(310, 7, 320, 5);

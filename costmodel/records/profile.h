@@ -23,7 +23,14 @@ namespace stepsim {
 struct StallNoise {
   double per_step = 0;               ///< How many a step, 0 .. 1.
   std::vector<double> seconds = {};  ///< How long they are, ascending, all as frequent.
+  /// The mean step that they were recorded in, without them, where other programs share the
+  /// processor: those of less than two steps then come by the clock. 0: each step has as many.
+  double step_seconds = 0;
+  int steps = 0;  ///< In so many of which they were counted; 0: not told.
 
+  /// The share of those by the clock that predictions count: as if 100 more steps had been recorded
+  /// without any.
+  [[nodiscard]] double counted_share() const { return steps / (steps + 100.0); }
   /// What they add to the mean step.
   [[nodiscard]] double seconds_per_step() const {
     return seconds.empty() ? 0

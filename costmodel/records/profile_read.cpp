@@ -138,6 +138,13 @@ void read_stalls(JsonReader stalls, StallNoise& profile) {
       !std::ranges::is_sorted(profile.seconds)) {
     stalls.fail("seconds", "expected at least one length in seconds, ascending, none negative");
   }
+  if (stalls.has("step_s")) {
+    profile.step_seconds = stalls.not_negative("step_s");
+    profile.steps = static_cast<int>(stalls.integer_or("steps", 0));
+    if (profile.steps < 1) {
+      stalls.fail("steps", "expected at least 1");
+    }
+  }
 }
 
 void read_crowded(JsonReader crowded, CrowdedMachine& profile) {

@@ -34,6 +34,9 @@ std::string format_of(const Profile& profile) {
   if (profile.recorded && profile.recorded->launch_seconds > 0) {
     version = kRecordedHostVersion;
   }
+  if (profile.noise.stalls.step_seconds > 0) {
+    version = kStallsByClockVersion;
+  }
   if (profile.noise.crowded.is_crowded()) {
     version = kCrowdedVersion;
   }
@@ -169,6 +172,10 @@ void write_profile(const std::string& path, const Profile& profile) {
   if (profile.noise.stalls.per_step > 0) {
     noise["stalls"] = {{"per_step", finite(profile.noise.stalls.per_step)},
                        {"seconds", numbers_json(profile.noise.stalls.seconds)}};
+    if (profile.noise.stalls.step_seconds > 0) {
+      noise["stalls"]["step_s"] = finite(profile.noise.stalls.step_seconds);
+      noise["stalls"]["steps"] = profile.noise.stalls.steps;
+    }
   }
   if (profile.noise.crowded.is_crowded()) {
     noise["crowded"] = {{"slowed", finite(profile.noise.crowded.slowed)},

@@ -350,13 +350,17 @@ std::string stall_line(const StallNoise& stalls) {
   const std::string longest = format_duration(stalls.seconds.back());
   return fmt::format(
       "{:.2g} % of the steps are held up by {} (a checkpoint, an evaluation, a garbage collection "
-      "or "
-      "the like), {} a step: all figures have them at this rate, and no interval says how often "
-      "they "
-      "come",
+      "or the like), {} a step: {}",
       100 * stalls.per_step,
       shortest == longest ? longest : shortest + " to " + longest,
-      format_duration(stalls.seconds_per_step()));
+      format_duration(stalls.seconds_per_step()),
+      stalls.step_seconds > 0
+          ? fmt::format(
+                "all figures have {:.0f} % of those shorter than two steps, since {} steps say "
+                "little of what other programs do, and the others at this rate",
+                100 * stalls.counted_share(),
+                stalls.steps)
+          : "all figures have them at this rate, and no interval says how often they come");
 }
 
 std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& advice) {

@@ -346,6 +346,18 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   fit_scatter(all, runs.front().plan, costs);
   costs.noise.stalls = steady.stalls;
   costs.noise.crowded = crowded_machine(runs, costs.cores);
+  if (costs.on_gpu) {
+    // Its host has processors to spare.
+    costs.noise.stalls.step_seconds = 0;
+    costs.noise.stalls.steps = 0;
+  } else if (costs.noise.stalls.per_step > 0) {
+    costs.notes.push_back(fmt::format(
+        "stalls of less than two steps are other programs' on a processor that they share: they "
+        "come by the clock, predictions count {:.0f} % of them, since {} recorded steps say little "
+        "of how many there will be, and draw their number for the interval",
+        100 * costs.noise.stalls.counted_share(),
+        costs.noise.stalls.steps));
+  }
   if (costs.cores > 0) {
     costs.notes.push_back(fmt::format(
         "{} ranks shared {:.3g} processor cores: costs are those of a rank with a core of its own, "

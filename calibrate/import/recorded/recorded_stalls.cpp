@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -248,8 +249,8 @@ std::string stall_text(const std::vector<Stall>& stalls, std::size_t steps, doub
       std::ranges::max_element(where, {}, [](const auto& place) { return place.second; });
   return fmt::format(
       "stalls: {} of {} steps {} held up by {} ({} {}): a checkpoint, an evaluation, a garbage "
-      "collection or the like; predictions count them at this rate, {} a step on average, and "
-      "their interval does not say how often they come",
+      "collection or the like; predictions count them, {} a step on average at this rate, and "
+      "their interval does not say how often long ones come",
       stalls.size(),
       steps,
       stalls.size() == 1 ? "was" : "were",
@@ -304,6 +305,14 @@ SteadyRuns without_stalls(std::span<const RecordedRun> runs) {
     const std::size_t steady = steps.size() - first.size();
     result.stalls.per_step = static_cast<double>(counted.size()) / static_cast<double>(steady);
     result.stalls.seconds = thinned(mapped(counted, [](const Stall& s) { return s.ms * 1e-3; }));
+    const double all_ms_of_steps = std::accumulate(all_ms.begin(), all_ms.end(), 0.0);
+    const double stalled_ms =
+        std::accumulate(stalls.begin(), stalls.end(), 0.0, [](double sum, const auto& stall) {
+          return sum + stall.second.ms;
+        });
+    result.stalls.steps = static_cast<int>(steady);
+    result.stalls.step_seconds =
+        (all_ms_of_steps - stalled_ms) * 1e-3 / static_cast<double>(all_ms.size());
     result.notes.push_back(stall_text(counted, steady, result.stalls.seconds_per_step() * 1e3));
   }
   for (const HeldUp& held : held_up) {

@@ -9,6 +9,7 @@
 #include "costmodel/base/quantile.h"
 #include "sim/predict/draws/drawn_factors.h"
 #include "sim/predict/draws/played_draws.h"
+#include "sim/predict/draws/stall_draws.h"
 #include "sim/predict/metrics.h"
 #include "sim/predict/step_cost.h"
 
@@ -94,47 +95,30 @@ int affordable_runs(const Run& run, int wanted) {
                                : between(kMaxOps / std::max(ops, 1.0), wanted);
 }
 
-/// Adds stalls, which all draws have in the same number: the interval says nothing on how often
-/// they come. `step_ms`: all steps of all draws.
-void add_stalls(const StallNoise& stalls,
+/// Adds stalls to the means and the tail; the interval holds them. `step_ms`: all steps of all
+/// draws.
+void add_stalls(const StallDraws& stalls,
                 std::vector<double> step_ms,
                 int steps,
                 Prediction& prediction) {
-  if (!(stalls.per_step > 0) || step_ms.empty()) {
+  if (!stalls.any() || step_ms.empty()) {
     return;
   }
-  const double mean_ms = 1e3 * stalls.seconds_per_step();
-  const auto count =
-      static_cast<std::size_t>(std::llround(stalls.per_step * static_cast<double>(step_ms.size())));
-  for (std::size_t i = 0; i < count; ++i) {
-    const double place = (static_cast<double>(i) + 0.5) / static_cast<double>(count);
-    step_ms[static_cast<std::size_t>(place * static_cast<double>(step_ms.size()))] +=
-        1e3 * stalls.seconds[i % stalls.seconds.size()];
-  }
+  stalls.add_to(step_ms);
   PredictionSummary& summary = prediction.summary;
   StepTimeSummary& step = summary.step_time_ms;
-  step.mean += mean_ms;
-  step.low90 += mean_ms;
-  step.high90 += mean_ms;
-  step.same_hour_low90 += mean_ms;
-  step.same_hour_high90 += mean_ms;
+  step.mean += stalls.mean_ms();
   step.p50 = step_quantile(step_ms, 0.5);
   step.p95 = step_quantile(step_ms, 0.95);
   step.p99 = step_quantile(step_ms, 0.99);
   // In a run that has any, the longest step is one of them.
-  const double has_any = 1 - std::pow(1 - stalls.per_step, steps);
-  const double longest = step.p50 + 1e3 * stalls.seconds.back();
+  const double has_any = 1 - std::pow(1 - stalls.per_step(), steps);
+  const double longest = step.p50 + stalls.longest_ms();
   step.max += has_any * std::max(0.0, longest - step.max);
-  summary.data_ms += mean_ms;
+  summary.data_ms += stalls.mean_ms();
   for (RankMeans& rank : prediction.ranks) {
-    rank.data_ms += mean_ms;
-    rank.step_ms += mean_ms;
-  }
-  for (MeanDraw& draw : prediction.draws) {
-    draw.step_ms += mean_ms;
-  }
-  for (double& paired : prediction.paired_step_ms) {
-    paired += mean_ms;
+    rank.data_ms += stalls.mean_ms();
+    rank.step_ms += stalls.mean_ms();
   }
 }
 
@@ -205,21 +189,25 @@ void add_noise_runs(Run& run,
   const NoisySteps steps = noisy_steps(run, options.most_steps, step_ms);
   PlayedDraws played = play_draws(run, draws, steps.numbers, options.threads, options.on_progress);
   played.scale(steps.scale);
+  const std::vector<double>& all = played.jitter.step_ms();
+  const int steady = run.scenario().steps - run.scenario().warmup_steps;
+  const StallDraws stalls(run.profile().noise.stalls, mean(all), steady);
+  ErrorDraws of_stalls(run.scenario().seed, count);
   std::vector<double> means;
   std::vector<double> same_hour;
-  for (std::size_t i = 0; i < draws.size(); ++i) {
-    const double drawn_ms = played.mean_ms[1][i] * of_steps[i];
-    prediction.draws.push_back({drawn_ms, drifts[i]});
-    means.push_back(drawn_ms * further[i]);
-    same_hour.push_back(means.back() / drifts[i]);
-  }
   if (options.paired) {
     prediction.paired_step_ms = played.mean_ms[2];
-    for (std::size_t i = 0; i < draws.size(); ++i) {
-      prediction.paired_step_ms[i] *= of_steps[i];
+  }
+  for (std::size_t i = 0; i < draws.size(); ++i, of_stalls.next()) {
+    const double drawn_ms = played.mean_ms[1][i] * of_steps[i];
+    const double stall_ms = stalls.any() ? stalls.drawn_ms(run.policy().name(), of_stalls) : 0;
+    prediction.draws.push_back({drawn_ms + stall_ms, drifts[i]});
+    means.push_back(drawn_ms * further[i] + stall_ms);
+    same_hour.push_back(drawn_ms * further[i] / drifts[i] + stall_ms);
+    if (options.paired) {
+      prediction.paired_step_ms[i] = prediction.paired_step_ms[i] * of_steps[i] + stall_ms;
     }
   }
-  const std::vector<double>& all = played.jitter.step_ms();
   prediction.summary.step_time_ms = {mean(all),
                                      step_quantile(all, 0.5),
                                      step_quantile(all, 0.95),
@@ -238,10 +226,7 @@ void add_noise_runs(Run& run,
     step.same_hour_low90 = std::min(step.same_hour_low90, step.mean);
   }
   played.jitter.set_means(prediction.ranks, prediction.summary);
-  add_stalls(run.profile().noise.stalls,
-             all,
-             run.scenario().steps - run.scenario().warmup_steps,
-             prediction);
+  add_stalls(stalls, all, steady, prediction);
 }
 
 }  // namespace stepsim

@@ -77,6 +77,8 @@ TEST_CASE("stalls: a step that was held up counts once, at its length, and is cu
     REQUIRE(steady.stalls.seconds.size() == 1);
     CHECK(steady.stalls.seconds.front() == Approx(0.5).epsilon(0.01));
     CHECK(steady.stalls.seconds_per_step() == Approx(0.5 / kSteps).epsilon(0.01));
+    CHECK(steady.stalls.steps == kSteps);
+    CHECK(steady.stalls.step_seconds == Approx(0.1).epsilon(0.01));
     CHECK(steady.notes.size() == 1);
     const std::vector<StepRecord>& rows = steady.runs.front().record.steps;
     REQUIRE(rows.size() == before.record.steps.size());

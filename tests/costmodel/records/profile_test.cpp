@@ -341,19 +341,31 @@ TEST_CASE("what other programs took is written and read, by programs that know i
   CHECK(text_of(profile).find("crowded") == std::string::npos);
   profile.noise.crowded = {2.5, 0.125};
   const std::string text = text_of(profile);
-  CHECK(text.find("\"stepsim-profile/9\"") != std::string::npos);
+  CHECK(text.find("\"stepsim-profile/10\"") != std::string::npos);
   CHECK(read_profile(written("crowded.json", text)).noise == profile.noise);
   const std::string faster = written("faster.json", replaced(text, "2.5", "0.5"));
   CHECK(error_of([&] { (void)read_profile(faster); }).find("noise.crowded.slowed: expected 1 to") !=
         std::string::npos);
 }
 
+TEST_CASE("stalls by the clock are written and read, by programs that know them") {
+  Profile profile = read_profile(written("small.json", kSmall));
+  profile.noise.stalls = {0.25, {0.5, 1.5}, 0.75, 40};
+  const std::string text = text_of(profile);
+  CHECK(text.find("\"stepsim-profile/9\"") != std::string::npos);
+  CHECK(read_profile(written("clock.json", text)).noise.stalls == profile.noise.stalls);
+  const std::string path = written("none.json", replaced(text, "\"steps\":40", "\"steps\":0"));
+  CHECK(error_of([&] {
+          (void)read_profile(path);
+        }).find("noise.stalls.steps: expected at least 1") != std::string::npos);
+}
+
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(profile_error_after("", "") == "");
   CHECK(profile_error_after("profile/1", "profile/5") == "");
-  CHECK(profile_error_after("profile/1", "profile/10") ==
+  CHECK(profile_error_after("profile/1", "profile/11") ==
         "profile.json:2: error: format: wrong version: expected stepsim-profile/1, got "
-        "'stepsim-profile/10'");
+        "'stepsim-profile/11'");
   CHECK(profile_error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
   CHECK(profile_error_after("[128, 2e-5]", "[128, -1]") ==

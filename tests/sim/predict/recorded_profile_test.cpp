@@ -335,6 +335,31 @@ TEST_CASE("stalls move mean and interval by what they take, and are seen in the 
             .summary.step_time_ms.mean == Approx(without.mean));
 }
 
+TEST_CASE("short stalls of a processor come by the clock, beside quiet steps; long ones do not") {
+  Profile profile = recorded_profile();
+  const StepTimeSummary without = uniform_step(profile);
+  constexpr double kRecordedStep = (kBeside + kPasses) / 2 * 1e-3;  // Half as long as the run's.
+  // Ten of 2 ms in 100 steps, as if 200 had been recorded, and steps twice as long: 0.2 ms a step.
+  profile.noise.stalls = {0.1, {0.002}, kRecordedStep, 100};
+  const StepTimeSummary with = uniform_step(profile);
+  CHECK(with.mean == Approx(without.mean + 0.2));
+  // Ten steps meet one of them or so: none, or two.
+  CHECK(with.low90 < without.low90 + 0.15);
+  CHECK(with.high90 > without.high90 + 0.25);
+  CHECK(with.high90 < without.high90 + 0.9);
+  // A checkpoint is the training's own.
+  profile.noise.stalls.seconds = {0.1};
+  const StepTimeSummary longer = uniform_step(profile);
+  CHECK(longer.mean == Approx(without.mean + 10));
+  CHECK(longer.low90 == Approx(without.low90 + 10));
+  // One of each: half as many of both.
+  profile.noise.stalls.seconds = {0.002, 0.1};
+  CHECK(uniform_step(profile).mean == Approx(without.mean + 0.1 + 5));
+  // No step has more than one.
+  profile.noise.stalls = {1, {0.002}, kRecordedStep / 2, 1'000'000};
+  CHECK(uniform_step(profile).mean == Approx(without.mean + 2));
+}
+
 TEST_CASE("an error larger than the pass itself is no exponent") {
   Profile profile = recorded_profile();
   profile.recorded->data.errors.block = 4.5;  // Of 0.1 ms.

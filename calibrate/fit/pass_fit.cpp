@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "calibrate/fit/nnls.h"
+#include "calibrate/fit/pass_forms.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/quantile.h"
@@ -37,17 +38,10 @@ struct FeatureTable {
   std::vector<double> seconds;
 };
 
-/// What is expected without observations.
-struct Expected {
-  std::vector<double> row;
-  double seconds = 0;
-  double spread = 0;  ///< Relative standard deviation.
-};
-
 /// Observations and what is known without them.
 struct Known {
   FeatureTable steps;
-  std::vector<Expected> prior;
+  std::vector<ExpectedPass> prior;
   double residual = 0;  ///< Relative standard deviation of an observation.
 };
 
@@ -72,7 +66,7 @@ std::vector<double> fit(const Known& known, const Places& places, const std::vec
     add(known.steps.rows[place], known.steps.seconds[place]);
   }
   std::vector<double> weights(places.size(), 1.0);
-  for (const Expected& expected : known.prior) {
+  for (const ExpectedPass& expected : known.prior) {
     add(expected.row, expected.seconds);
     weights.push_back(known.residual / expected.spread);
   }
@@ -141,6 +135,30 @@ std::vector<double> drawn_fit(const Known& known,
   std::vector<double> all = fit(known, places, std::vector<bool>(used.size(), true));
   const FeatureTable& steps = known.steps;
   return residual(steps, places, few) > kTellsApart * residual(steps, places, all) ? all : few;
+}
+
+/// What is known by weight alone, without new memory.
+std::vector<ExpectedPass> by_weight(std::vector<ExpectedPass> prior) {
+  std::erase_if(prior, [](const ExpectedPass& known) { return known.spread != kPriorSpread; });
+  return prior;
+}
+
+/// Where steps of fewer shapes than there are terms were recorded, every other draw becomes another
+/// form that fits them as well.
+void add_other_forms(std::span<const PassObservation> observations,
+                     const Known& known,
+                     PassCost& cost) {
+  Places all(known.steps.rows.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  const Known alone{known.steps, {}, 0};
+  const PassForms fits = {
+      [&](const std::vector<bool>& used) { return fit(alone, all, used); },
+      [&](const std::vector<double>& form) { return residual(known.steps, all, form); },
+      by_weight(known.prior)};
+  const auto forms = other_forms(observations, cost, fits);
+  for (std::size_t draw = 1; !forms.empty() && draw < cost.draws.size(); draw += 2) {
+    cost.draws[draw] = forms[draw / 2 % forms.size()];
+  }
 }
 
 /// Every place that `held_out` does not hold, and the fit to them.
@@ -277,7 +295,7 @@ void add_new_memory(const std::string& feature,
                     bool varlen,
                     double seconds,
                     Known& known) {
-  Expected expected{
+  ExpectedPass expected{
       std::vector<double>(known.steps.rows.front().size()), seconds, kNewMemorySpread};
   expected.row[place] = pass_feature(feature, batch, varlen);
   if (expected.row[place] > 0 && seconds > 0) {
@@ -330,7 +348,7 @@ void add_prior(std::span<const PassObservation> observations,
 /// Draws what is not measured anew.
 Known with_drawn_prior(const Known& known, std::mt19937_64& generator) {
   Known drawn = known;
-  for (Expected& expected : drawn.prior) {
+  for (ExpectedPass& expected : drawn.prior) {
     // Uniform in the logarithm, with the standard deviation of the prior.
     const double uniform = static_cast<double>(generator() >> 11) * 0x1p-53;
     expected.seconds *= std::exp(expected.spread * std::sqrt(12.0) * (uniform - 0.5));
@@ -413,6 +431,7 @@ PassCost fit_pass(std::span<const PassObservation> observations,
       cost.coefficients[i] += cost.draws.back()[i] / kDraws;
     }
   }
+  add_other_forms(observations, known, cost);
   cost.errors.random = scattered_error(known, observations);
   cost.errors.block = block_error(known);
   return cost;

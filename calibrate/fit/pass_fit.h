@@ -54,6 +54,9 @@ using PassWeight = std::function<double(const BatchShape&)>;
 /// times as large, each within a factor of two or so. (Chosen on the two-rank records of
 /// tests/live, where each policy predicts the others: tests/live/CROSS.md.)
 ///
+/// Where there are fewer shapes than terms, half of `draws` are other_forms() (pass_forms.h). The
+/// cost stays the mean of the fits.
+///
 /// `errors.random` is the mean |error| of single observations with every fifth step held out in
 /// turn. `errors.block` is the mean |error| of the total of each fifth of the sizes, held out in
 /// turn.

@@ -23,11 +23,10 @@ inline constexpr int kUnequalRanksVersion = 6;
 inline constexpr int kStallsVersion = 7;
 /// This version added what the host takes to put in a recorded model's ops.
 inline constexpr int kRecordedHostVersion = 8;
-/// This version added what other programs took while steps were recorded.
-inline constexpr int kCrowdedVersion = 10;
-
 /// This version added stalls that come by the clock.
 inline constexpr int kStallsByClockVersion = 9;
+/// This version added what other programs took while steps were recorded.
+inline constexpr int kCrowdedVersion = 10;
 
 /// Writes the member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);

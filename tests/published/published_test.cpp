@@ -243,6 +243,24 @@ TEST_CASE("token-skew lab: a case from the other case's recorded steps") {
   const auto step = seed_lab_prediction(*data, {"variable_fixed"}, "uniform").summary.step_time_ms;
   CHECK(step.low90 < uniform);
   CHECK(step.high90 > uniform);
+  const double fixed = measured_step_ms(seed_lab_run(*data, "variable_fixed"));
+  const auto longer =
+      seed_lab_prediction(*data, {"uniform"}, "variable_fixed").summary.step_time_ms;
+  CHECK(longer.low90 < fixed);
+  CHECK(longer.high90 > fixed);
+}
+
+TEST_CASE("token-skew lab: two shapes tell no constant from a slope, and the interval says so") {
+  const auto data = folder_of("seed_lab/measured.csv");
+  if (!data) {
+    return;
+  }
+  // Of 5 to 19 samples: 22.1 ms by tokens and tokens * length, 24.6 ms with a constant of 8.9 ms,
+  // least squares of either form to the slowest ranks' steps.
+  const auto step = seed_lab_prediction(*data, {"uniform", "variable_fixed"}, "token_budget")
+                        .summary.step_time_ms;
+  CHECK(step.low90 < 22.1);
+  CHECK(step.high90 > 24.6);
 }
 
 TEST_CASE("token-skew lab: what was fitted is met, and both unseen cases lie between") {

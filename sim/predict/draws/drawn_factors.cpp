@@ -41,10 +41,11 @@ double drawn_ratio(const std::vector<double>& ratios, double place) {
 std::vector<double> drawn_groups(const Run& run, const PassDraws& draws, ErrorDraws& errors) {
   const double place = draws.any() ? errors.place("passes") : 0;
   const double host = draws.by_host() ? errors.factor("host's floor", HostFloor::kLogDeviation) : 1;
+  const PassDraws::Factors passes = draws.factors(place, host);
   std::vector<double> factors;
   for (const ErrorGroup& group : run.pricer().groups()) {
-    const double pass = group.name == kForwardPass    ? draws.forward(place, host)
-                        : group.name == kBackwardPass ? draws.backward(place, host)
+    const double pass = group.name == kForwardPass    ? passes.forward
+                        : group.name == kBackwardPass ? passes.backward
                                                       : 1;
     factors.push_back(pass * errors.factor(group.name, group.relative_sd));
   }

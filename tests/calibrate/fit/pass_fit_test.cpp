@@ -4,10 +4,14 @@
 #include <cmath>
 #include <functional>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/quantile.h"
 #include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
 
@@ -222,6 +226,92 @@ TEST_CASE("where the recorded batches do not tell, a pass costs by its weight") 
     return *high - *low;
   };
   CHECK(spread(40) > 2 * spread(123));
+}
+
+namespace {
+
+/// The shapes of batches, samples and length, each recorded so often and taking so many seconds.
+struct RecordedShape {
+  std::int64_t samples;
+  std::int64_t length;
+  double seconds;
+};
+
+PassCost fit_to_shapes(const std::vector<RecordedShape>& shapes) {
+  constexpr int kRepeats = 10;
+  std::vector<PassObservation> points;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    for (const RecordedShape& shape : shapes) {
+      PassObservation point;
+      point.batches = {batch_shape(
+          std::vector<std::int64_t>(static_cast<std::size_t>(shape.samples), shape.length))};
+      point.seconds = shape.seconds * (1 + 0.01 * (repeat % 3 - 1));
+      point.step = static_cast<int>(points.size());
+      points.push_back(point);
+    }
+  }
+  return fit_pass(points,
+                  pass_features(points, AttentionKind::Dense, Memory::OfGpu),
+                  AttentionKind::Dense,
+                  planted_weight);
+}
+
+/// The 5 and 95 % quantiles of the draws for a batch, in seconds.
+std::pair<double, double> interval_at(const PassCost& cost,
+                                      std::int64_t samples,
+                                      std::int64_t length) {
+  const BatchShape batch =
+      batch_shape(std::vector<std::int64_t>(static_cast<std::size_t>(samples), length));
+  std::vector<double> seconds =
+      mapped(cost.draws, [&](const auto& draw) { return pass_seconds(cost, draw, batch, false); });
+  return {quantile(seconds, 0.05), quantile(seconds, 0.95)};
+}
+
+double width_at(const PassCost& cost, std::int64_t samples, std::int64_t length) {
+  const auto [low, high] = interval_at(cost, samples, length);
+  return high / low;
+}
+
+}  // namespace
+
+TEST_CASE("fewer shapes than terms: the draws hold a constant and a slope") {
+  // The two recorded cases of the token-skew lab. 16.32 ms are 13.3 us a token and 20.6 ns for
+  // tokens * length, or 9.08 ms in any batch, or a ninth of that for each sample, and 55.3 ns.
+  const PassCost two = fit_to_shapes({{8, 128, 16.32e-3}, {8, 256, 38.05e-3}});
+  const auto [short_low, short_high] = interval_at(two, 8, 64);
+  CHECK(short_low < 7.8e-3);    // All slope: 7.5 ms.
+  CHECK(short_high > 10.3e-3);  // All constant: 10.9 ms.
+  const auto [many_low, many_high] = interval_at(two, 19, 66);
+  CHECK(many_low < 15.5e-3);  // A constant: 13.7 ms.
+  CHECK(many_high > 23e-3);   // A time for each sample: 26.1 ms.
+  // What was recorded stays as sure as it is.
+  CHECK(width_at(two, 8, 128) < 1.04);
+  CHECK(width_at(two, 8, 256) < 1.04);
+}
+
+TEST_CASE("fewer shapes than terms: one shape, shapes alike, one length; four shapes tell") {
+  // One shape: half of it may take much more than half as much, as far as what is known by weight
+  // allows; shapes within a tenth are one.
+  for (const PassCost& one :
+       {fit_to_shapes({{8, 128, 0.016}}),
+        fit_to_shapes({{8, 128, 0.016}, {8, 131, 0.0164}, {8, 125, 0.0156}})}) {
+    const auto [low, high] = interval_at(one, 4, 128);
+    CHECK(low < 0.0085);
+    CHECK(high > 0.0104);  // 0.0089 by weight alone.
+    CHECK(width_at(one, 8, 128) < 1.04);
+  }
+  // Batches of one length: twice the length is twice to four times the time.
+  const PassCost length = fit_to_shapes({{4, 128, 0.008}, {8, 128, 0.016}});
+  const auto [low, high] = interval_at(length, 8, 256);
+  CHECK(low < 0.024);
+  CHECK(high > 0.055);
+  // Four shapes of a law tell its terms.
+  std::vector<RecordedShape> four = {{4, 64, 0}, {8, 128, 0}, {16, 80, 0}, {4, 250, 0}};
+  for (RecordedShape& shape : four) {
+    shape.seconds = planted_pass(batch_shape(
+        std::vector<std::int64_t>(static_cast<std::size_t>(shape.samples), shape.length)));
+  }
+  CHECK(width_at(fit_to_shapes(four), 8, 100) < 1.05);
 }
 
 TEST_CASE("new memory that the largest batches find is learnt, and expected beyond them") {

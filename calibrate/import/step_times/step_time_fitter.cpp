@@ -11,8 +11,10 @@
 namespace stepsim {
 namespace {
 
-/// How far links that another job was fitted to may differ for this one, as a fraction.
-constexpr double kOtherJob = 0.1;
+/// How far links that another job was fitted to may differ for this one, as a fraction: the least
+/// with which the links of each of three published models cover the steps of each other one. Rows
+/// that find them several times off win over it.
+constexpr double kOtherJob = 0.2;
 
 /// What a rank computes in a row, if it grows so with each doubling of a node's ranks.
 double grown_compute(const StepTimeJob& job, const StepTimeRow& row, double growth) {
@@ -217,6 +219,7 @@ void StepTimeFitter::know(const FittedLinks& links) {
     links_are_known_ = true;
     priors_[kIntra + i].mean = mean[i];
     priors_[kIntra + i].deviation = std::sqrt(square);
+    priors_[kIntra + i].heavy_tails = true;
   }
 }
 

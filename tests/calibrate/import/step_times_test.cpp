@@ -370,6 +370,36 @@ TEST_CASE("a prior alone makes no order of two nodes and four") {
   CHECK(high > 1.4 * two);
 }
 
+TEST_CASE("links of another job that are several times off give way to the job's own rows") {
+  for (const std::uint64_t seed : {3, 7, 11}) {
+    PlantedCluster cluster(seed, {0.01, 0.03});
+    const auto job = [&](const StepTimeTable& table) {
+      return planted_job(table, cluster.truth.job.model);
+    };
+    const StepTimeFit own =
+        fit_step_times(cluster.table, job(cluster.table), {}, StepTimeForm::Plain);
+    for (const double factor : {0.4, 1.0, 2.5}) {
+      CAPTURE(seed);
+      CAPTURE(factor);
+      FittedLinks links = *step_time_profile(own, nullptr).links;
+      const auto scale = [factor](LinkSpeeds& speeds) {
+        speeds.intra_bytes_per_s *= factor;
+        speeds.inter_bytes_per_s *= factor;
+      };
+      scale(links.fitted);
+      std::ranges::for_each(links.draws, scale);
+      const StepTimeFit fit =
+          fit_step_times(cluster.table, job(cluster.table), links, StepTimeForm::Plain);
+      for (const char* asked : {"2+2", "3x1", "8x1"}) {
+        CAPTURE(asked);
+        const Placement placement = parse_placement(asked);
+        CHECK(predict_step_time(fit, 1, placement).parts.step ==
+              Approx(predict_step_time(own, 1, placement).parts.step).epsilon(0.1));
+      }
+    }
+  }
+}
+
 TEST_CASE("two nodes tell nothing of three: a prior of their ratio does, and is not the rows") {
   PlantedCluster cluster(7, {0.01, 0.02});
   const StepTimeFit all =

@@ -27,6 +27,8 @@ inline constexpr int kRecordedHostVersion = 8;
 inline constexpr int kStallsByClockVersion = 9;
 /// This version added what other programs took while steps were recorded.
 inline constexpr int kCrowdedVersion = 10;
+/// This version added compute that grows with the ranks of a node.
+inline constexpr int kNodeRanksVersion = 11;
 
 /// Writes the member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);

@@ -12,6 +12,13 @@
 namespace stepsim {
 namespace {
 
+/// Whether any fit of a recorded model says that compute grows with the ranks of a node.
+bool grows_with_nodes(const RecordedModel& recorded) {
+  const auto grows = [](const SeveralRanks& several) { return several.per_doubling_of_node != 0; };
+  return (recorded.several_ranks && grows(*recorded.several_ranks)) ||
+         std::ranges::any_of(recorded.several_ranks_draws, grows);
+}
+
 std::string format_of(const Profile& profile) {
   const bool recorded =
       profile.recorded || profile.cores > 0 || !profile.noise.step_quantiles.empty();
@@ -39,6 +46,9 @@ std::string format_of(const Profile& profile) {
   }
   if (profile.noise.crowded.is_crowded()) {
     version = kCrowdedVersion;
+  }
+  if (profile.recorded && grows_with_nodes(*profile.recorded)) {
+    version = kNodeRanksVersion;
   }
   return fmt::format("{}{}", kProfileFormat, version);
 }

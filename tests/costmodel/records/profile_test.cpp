@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/compute/op_cost.h"
+#include "costmodel/model/model_presets.h"
+#include "costmodel/model/model_presets.h"
 #include "costmodel/records/profile_cost_model.h"
 #include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
@@ -348,6 +350,24 @@ TEST_CASE("what other programs took is written and read, by programs that know i
         std::string::npos);
 }
 
+TEST_CASE("compute that grows with a node's ranks is for programs that know it") {
+  Profile profile = read_profile(written("small.json", kSmall));
+  RecordedModel& recorded = profile.recorded.emplace();
+  recorded.model = model_preset("tiny-classifier");
+  for (PassCost* pass : {&recorded.forward, &recorded.backward, &recorded.data}) {
+    pass->features = {"1"};
+    pass->coefficients = {1e-3};
+    pass->tokens = pass->length = {64, 128};
+  }
+  recorded.several_ranks = SeveralRanks{1.1, 0.02};
+  CHECK(text_of(profile).find("\"stepsim-profile/5\"") != std::string::npos);
+  recorded.several_ranks_draws = {{1.1, 0.02}, {1.1, 0.01, 0.03}};
+  for (PassCost* pass : {&recorded.forward, &recorded.backward}) {
+    pass->draws = {{1e-3}, {2e-3}};
+  }
+  CHECK(text_of(profile).find("\"stepsim-profile/11\"") != std::string::npos);
+}
+
 TEST_CASE("stalls by the clock are written and read, by programs that know them") {
   Profile profile = read_profile(written("small.json", kSmall));
   profile.noise.stalls = {0.25, {0.5, 1.5}, 0.75, 40};
@@ -363,9 +383,9 @@ TEST_CASE("stalls by the clock are written and read, by programs that know them"
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(profile_error_after("", "") == "");
   CHECK(profile_error_after("profile/1", "profile/5") == "");
-  CHECK(profile_error_after("profile/1", "profile/11") ==
+  CHECK(profile_error_after("profile/1", "profile/12") ==
         "profile.json:2: error: format: wrong version: expected stepsim-profile/1, got "
-        "'stepsim-profile/11'");
+        "'stepsim-profile/12'");
   CHECK(profile_error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
   CHECK(profile_error_after("[128, 2e-5]", "[128, -1]") ==

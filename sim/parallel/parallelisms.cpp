@@ -8,10 +8,11 @@ namespace stepsim {
 
 // A row a kind: the declaration of what its folder defines, and its place in the list.
 const Parallelism& ddp();
+const Parallelism& fsdp2();
 const Parallelism& zero3();
 
 std::span<const Parallelism* const> parallelisms() {
-  static const std::array<const Parallelism*, 2> kKinds = {&ddp(), &zero3()};
+  static const std::array<const Parallelism*, 3> kKinds = {&ddp(), &fsdp2(), &zero3()};
   return kKinds;
 }
 

@@ -68,7 +68,7 @@ struct RankTimeline {
   /// Device idle, waiting for collectives: after the backward, and in it where a hook holds the
   /// host.
   Duration exposed{0};
-  Duration held{0};     ///< Of that: in the backward.
+  Duration held{0};     ///< Of that: before the last backward ended.
   Duration waiting{0};  ///< Of that: for slower ranks, which the all-reduce cannot start without.
   Duration copy_out{0};
   Duration optimizer{0};

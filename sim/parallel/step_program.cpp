@@ -51,7 +51,7 @@ StepTimeline timeline_of(const ExecutionTrace& played, const StepProgram& progra
     line.compute_end = rank.marks[kBackwardEnd];
     line.end = rank.device_end;
     line.exposed = part(Phase::Wait);
-    line.held = rank.held;
+    line.held = program.waits_within ? rank.waited[kBackwardEnd] : rank.held;
     line.waiting = rank.waiting_for_ranks;
     line.copy_out = part(Phase::CopyOut);
     line.optimizer = part(Phase::Optimizer);

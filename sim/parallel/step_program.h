@@ -14,6 +14,8 @@ namespace stepsim {
 struct StepProgram {
   Program program;
   std::vector<CollectiveUse> uses;  ///< [collective]
+  /// The passes themselves wait for collectives, as where parameters are gathered.
+  bool waits_within = false;
 };
 
 /// Marks of a program: numbers that an instruction holds.

@@ -38,6 +38,11 @@ OwnValue read_own(const TomlReader& table, const OwnKey& key) {
         } else if constexpr (std::is_same_v<Value, Bytes>) {
           return table.bytes(key.name);
         } else {
+          // What PyTorch takes as True or False may be written so.
+          const bool names_both = std::ranges::count(key.choices, "true") > 0;
+          if (names_both && table.value(key.name).kind == TomlValue::Kind::Boolean) {
+            return std::string(table.value(key.name).boolean ? "true" : "false");
+          }
           return read_choice(table, key.name, fallback, key.choices);
         }
       },

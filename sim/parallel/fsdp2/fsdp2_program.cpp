@@ -133,7 +133,6 @@ void Fsdp2RankProgram::build() {
     forward(batch);
     mark(kForwardEnd);
     backward(batch, m < all.size() ? all[m] : ShardSwitches{});
-    mark(kBackwardEnd);
   }
   elements(OpClass::Optimizer, work().owned_elements, Phase::Optimizer);
   end_step();
@@ -213,6 +212,7 @@ void Fsdp2RankProgram::backward(const MicroBatchWork& batch, const ShardSwitches
     act(event, Pass::Backward);
   }
   sequence_.clear_events();
+  mark(kBackwardEnd);
   if (!on_cpu()) {
     for (const int event : {reduced_, replicated_}) {
       if (event >= 0) {
@@ -369,7 +369,7 @@ void Fsdp2RankProgram::reduce(int unit) {
   if (!on_cpu()) {
     event_wait(record(kComputeStream), Phase::Other, kReduceStream);
   }
-  const int number = issued({CollectiveKind::ReduceScatter, bytes.reduced, unit},
+  const int number = issued({CollectiveKind::ReduceScatter, bytes.reduced, -1},
                             kReduceStream,
                             context_.reduce_group,
                             false);
@@ -390,7 +390,7 @@ void Fsdp2RankProgram::reduce_replicas(int unit) {
   } else if (!on_cpu()) {
     stream_wait(held_.back(), kReplicaStream);
   }
-  const int number = issued({CollectiveKind::AllReduce, bytes.reduced_shard, unit},
+  const int number = issued({CollectiveKind::AllReduce, bytes.reduced_shard, -1},
                             kReplicaStream,
                             context_.replica_group,
                             false);
@@ -479,6 +479,7 @@ StepProgram fsdp2_program(const TrainedModel& model,
                           const StepPrices& prices,
                           const StepWork& step) {
   StepProgram result = empty_program(model, step);
+  result.waits_within = true;
   Fsdp2Context context = {model, units, options, host, prices, step, {}, {}, {}, {}, {}};
   for (const ShardUnit& unit : units) {
     context.bytes.push_back(bytes_of(unit, options.mesh.shards));

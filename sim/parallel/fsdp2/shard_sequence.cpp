@@ -26,6 +26,9 @@ std::size_t ShardSequence::begin_forward(bool gradients, bool input_gradient) {
 }
 
 void ShardSequence::enter(int unit) {
+  if (units_[at(unit)].tensors.empty()) {
+    return;
+  }
   Group& group = groups_[at(unit)];
   Forward& forward = forwards_.back();
   note(ShardAct::PreForward, unit);
@@ -49,6 +52,9 @@ void ShardSequence::enter(int unit) {
 }
 
 void ShardSequence::leave(int unit) {
+  if (units_[at(unit)].tensors.empty()) {
+    return;
+  }
   Group& group = groups_[at(unit)];
   Forward& forward = forwards_.back();
   note(ShardAct::PostForward, unit);
@@ -159,6 +165,9 @@ void ShardSequence::post_backward(int unit) {
 
 void ShardSequence::finish_backward() {
   for (int unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
+    if (units_[at(unit)].tensors.empty()) {
+      continue;
+    }
     Group& group = groups_[at(unit)];
     if (group.state != State::PostBackward) {
       if (group.uses > 0) {

@@ -52,7 +52,8 @@ struct ShardMesh {
 /// the events of PyTorch 2.15.
 class ShardSequence {
  public:
-  /// `units`: the root first, then in the order of named_modules(). It must outlive this.
+  /// `units`: the root first, then in the order of named_modules(). One without parameters has no
+  /// group, and nothing is done for it. They must outlive this.
   ShardSequence(std::span<const ShardUnit> units, ShardMesh mesh);
 
   /// Begins a forward; returns its number. `gradients`: false under no_grad(). `input_gradient`:

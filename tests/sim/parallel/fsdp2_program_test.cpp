@@ -2,7 +2,11 @@
 #include "sim/parallel/fsdp2/fsdp2_program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -122,7 +126,7 @@ Ends play(const Worked& worked) {
   };
   Ends ends;
   ends.forward = at_ms(trace.ranks.front().marks[kForwardEnd]);
-  ends.backward = at_ms(trace.ranks.front().marks[kBackwardEnd]);
+  ends.backward = at_ms(trace.ranks.front().device_end);  // The optimizer takes no time here.
   for (std::size_t i = 0; i < program.uses.size(); ++i) {
     auto& list = program.uses[i].kind == CollectiveKind::AllGather       ? ends.gathers
                  : program.uses[i].kind == CollectiveKind::ReduceScatter ? ends.reduces
@@ -222,6 +226,65 @@ TEST_CASE("fsdp2 schedule: periods of eight blocks") {
   worked.options.separate_reduce_group = false;
   worked.blocks_kept = true;
   CHECK(play(worked).backward == doctest::Approx(430.5));
+}
+
+/// Random work on every rank and random collectives.
+Worked random_case(std::mt19937& random) {
+  const auto between = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  Worked worked;
+  worked.blocks = std::uniform_int_distribution<int>(1, 6)(random);
+  worked.gather = between(0, 30);
+  worked.reduce = between(0, 30);
+  worked.root_gather = between(0, 30);
+  worked.root_reduce = between(0, 30);
+  worked.all_reduce = between(0, 30);
+  worked.root_all_reduce = between(0, 30);
+  worked.root_freed = random() % 2 == 0;
+  worked.blocks_kept = random() % 4 == 0;
+  worked.options.reduce_buffers = 1 + static_cast<int>(random() % 3);
+  return worked;
+}
+
+/// With no communication at all.
+Worked without_communication(Worked worked) {
+  worked.gather = worked.reduce = worked.root_gather = worked.root_reduce = 0;
+  worked.all_reduce = worked.root_all_reduce = 0;
+  return worked;
+}
+
+TEST_CASE("fsdp2 schedule: what must hold for any times") {
+  std::mt19937 random(2026);
+  for (int i = 0; i < 300; ++i) {
+    CAPTURE(i);
+    const Worked worked = random_case(random);
+    const double step = play(worked).backward;
+    CHECK(play(without_communication(worked)).backward <= step);
+    Worked more = worked;
+    more.options.reduce_buffers += 1;
+    CHECK(play(more).backward <= step);
+    Worked kept = worked;
+    kept.blocks_kept = true;
+    CHECK(play(kept).backward <= step);
+    // One replica adds an all-reduce of one rank, which takes no time.
+    Worked one = without_communication(worked);
+    one.gather = worked.gather;
+    one.reduce = worked.reduce;
+    one.root_gather = worked.root_gather;
+    one.root_reduce = worked.root_reduce;
+    one.options.mesh = {kShards, 1, true};
+    CHECK(play(one).backward == doctest::Approx(step));
+  }
+}
+
+TEST_CASE("fsdp2 schedule: one unit hides nothing") {
+  Worked worked;
+  worked.blocks = 0;
+  const Ends ends = play(worked);
+  // Copies in and out, 6 ms of forward, 12 of backward, and the copy into the reduction.
+  CHECK(ends.forward == doctest::Approx(0.5 + 6 + 1 + 6));
+  CHECK(ends.backward == doctest::Approx(0.5 + 6 + 1 + 6 + 12 + 1 + 12));
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/model/model_presets.h"
+#include "sim/parallel/fsdp2/model_units.h"
 #include "sim/parallel/fsdp2/shard_sequence.h"
 #include "tests/sim/parallel/fsdp2_cases.h"
 #include "tests/source_root.h"
@@ -213,6 +215,38 @@ TEST_CASE("fsdp2: gathers come before the reduction of the unit behind") {
                                                              {ReduceScatter, 2},
                                                              {ReduceScatter, 1},
                                                              {ReduceScatter, 0}});
+}
+
+/// [unit] Tensors.
+std::vector<std::size_t> tensors_of(const std::string& preset, UnitRule rule) {
+  const TransformerConfig config = model_preset(preset);
+  const StepOps ops = step_ops(config);
+  TrainedModel model = trained_model(config, ops, {});
+  add_model_units(config, ops, rule, model);
+  std::vector<std::size_t> counts;
+  for (const ShardUnit& unit : shard_units(model)) {
+    counts.push_back(unit.tensors.size());
+  }
+  return counts;
+}
+
+TEST_CASE("fsdp2: the units of a model") {
+  // GPT-2: 12 tensors a block; embeddings of tokens and positions, and the last norm's two.
+  std::vector<std::size_t> gpt2(13, 12);
+  gpt2.front() = 4;
+  CHECK(tensors_of("gpt2-small", UnitRule::Blocks) == gpt2);
+  CHECK(tensors_of("gpt2-small", UnitRule::Model) == std::vector<std::size_t>{148});
+  CHECK(tensors_of("gpt2-small", UnitRule::Ends) == gpt2);  // Its head is the embedding.
+  // Llama 3: 9 tensors a block; an embedding, and the last norm with the head.
+  std::vector<std::size_t> llama(35, 9);
+  llama.front() = 0;
+  llama[1] = 1;
+  llama.back() = 2;
+  CHECK(tensors_of("llama3-8b", UnitRule::Ends) == llama);
+  // A unit without parameters gathers and reduces nothing.
+  std::vector<ShardUnit> units = root_and_blocks(3);
+  units.front().tensors.clear();
+  CHECK(counts_of(steps(units, {2, 1, false})) == std::pair(6, 3));
 }
 
 TEST_CASE("fsdp2: counts and sizes at 3, 8 and 64 ranks are PyTorch's") {

@@ -66,3 +66,51 @@ TEST_CASE("own keys of a kind are told apart by all of their values") {
   CHECK(values.text("units") == "layer");
   CHECK_THROWS_AS((void)values.flag("limit"), std::bad_variant_access);
 }
+
+TEST_CASE("fsdp2 shards over the ranks of a replica, and refuses what is DDP's") {
+  const TransformerConfig config = model_preset("gpt2-small");
+  const Parallelism& kind = parallelism_named("fsdp2");
+  const std::vector<std::int64_t> no_buffers;
+  DdpOptions ddp;
+  OwnValues own;
+  for (const OwnKey& key : kind.keys()) {
+    own.set(key.name, key.fallback);
+  }
+  const ParallelJob job{config, ddp, own, no_buffers, 8, 10, 2, false};
+  CHECK_FALSE(kind.refusal(job));
+  CHECK(kind.memory(job).parameter_shards == 8);
+  CHECK(kind.parts(job, step_ops(config)).model.units.size() == 13);
+  CHECK(kind.facts(job).communicators.size() == 2);
+  CHECK(kind.buckets(job).rebuilt.size() == 13);
+  const Bytes freed = kind.memory(job).gathered;
+
+  own.set("reshard_after_forward", std::string("false"));
+  CHECK(kind.memory(job).gathered > freed);
+  own.set("reshard_after_forward", std::string("default"));
+
+  own.set("replicas", std::int64_t{2});
+  CHECK_FALSE(kind.refusal(job));
+  CHECK(kind.memory(job).parameter_shards == 4);
+  CHECK(kind.facts(job).communicators.size() == 1 + 2 + 4);
+  own.set("separate_reduce_group", true);
+  CHECK(kind.facts(job).communicators.size() == 1 + 2 + 2 + 4);
+  own.set("replicas", std::int64_t{3});
+  CHECK(std::string(kind.refusal(job)->key) == "replicas");
+  own.set("replicas", std::int64_t{1});
+
+  own.set("slice_ranks", std::int64_t{3});
+  CHECK(std::string(kind.refusal(job)->key) == "slice_ranks");
+  own.set("slice_ranks", std::int64_t{4});
+  CHECK_FALSE(kind.refusal(job));
+  own.set("slice_ranks", std::int64_t{0});
+
+  own.set("accumulation", std::string("no_all_reduce"));
+  CHECK(std::string(kind.refusal(job)->key) == "accumulation");
+  own.set("accumulation", std::string("reduce"));
+
+  ddp.zero_stage = 1;
+  CHECK(std::string(kind.refusal(job)->key) == "zero_stage");
+  ddp.zero_stage = 0;
+  ddp.hook = CommunicationHook::Fp16;
+  CHECK(std::string(kind.refusal(job)->key) == "communication_hook");
+}

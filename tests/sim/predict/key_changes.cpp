@@ -97,6 +97,7 @@ std::vector<KeyChange> shape_changes() {
 }
 
 std::vector<KeyChange> block_changes() {
+  const Overrides fsdp2 = {"parallel.kind=fsdp2"};
   const Overrides power_sgd = {"model={kind=\"blocks\", tensors=\"" + test::source_root() +
                                    "/scenarios/published/resnet50.csv\"}",
                                "ddp.communication_hook={kind=\"power_sgd\", start_iteration=0}"};
@@ -200,6 +201,15 @@ std::vector<KeyChange> block_changes() {
       {"ddp.communication_hook.period", "3", local_sgd},
       {"ddp.zero_stage", "2"},
       {"parallel.kind", "zero3"},
+      {"parallel.units", "model", fsdp2},
+      {"parallel.reshard_after_forward", "false", fsdp2},
+      {"parallel.slice_ranks", "2", fsdp2},
+      {"parallel.replicas", "2", fsdp2},
+      {"parallel.param_dtype", "bf16", fsdp2},
+      {"parallel.reduce_dtype", "bf16", fsdp2},
+      {"parallel.reduce_buffers", "2", fsdp2},
+      {"parallel.separate_reduce_group", "true", fsdp2},
+      {"parallel.accumulation", "no_sync", with(fsdp2, {"ddp.accumulation_steps=2"})},
       {"ddp.zero_broadcast_by_rank", "true", {"ddp.zero_stage=1"}},
       {"interference.strength", "0.5"},
       {"interference.error", "0.9", {kHalfOfBackward}},

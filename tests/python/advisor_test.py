@@ -249,7 +249,7 @@ def run_ranks(mode, ranks=2):
     os.mkdir("tmp")
     done = torch_ranks.run(__file__, mode, ranks=ranks, PYTHONPATH=PACKAGE, TMPDIR=os.path.abspath("tmp"))
     statuses, outputs = zip(*done)
-    assert not any(statuses), "\n".join(outputs)
+    assert not any(statuses), f"{statuses}\n" + "\n".join(outputs)
     assert not any("Traceback" in output for output in outputs), "\n".join(outputs)
     return outputs
 

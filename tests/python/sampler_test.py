@@ -616,7 +616,7 @@ def on_ranks(program, folder, ranks):
         statuses, texts = zip(*torch_ranks.run(file.name, ranks=ranks))
     finally:
         os.chdir(before)
-    assert not any(statuses), texts
+    assert not any(statuses), (statuses, texts)
     return texts
 
 

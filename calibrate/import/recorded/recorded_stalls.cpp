@@ -221,6 +221,23 @@ std::set<StepKey> first_ones(const std::map<StepKey, double>& steps,
   return first;
 }
 
+/// [run] The warm-up that leaves these steps out of all repeats.
+std::map<std::size_t, int> warmups_of(const std::set<StepKey>& first) {
+  std::map<std::size_t, int> warmups;
+  for (const auto& [run, repeat, step] : first) {
+    warmups[run] = std::max(warmups[run], step + 1);
+  }
+  return warmups;
+}
+
+std::size_t rows_left(std::span<const Row> rows, const std::map<std::size_t, int>& warmups) {
+  return static_cast<std::size_t>(std::ranges::count_if(rows, [&](const Row& row) {
+    const auto [run, repeat, step] = row.step;
+    const auto warmup = warmups.find(run);
+    return warmup == warmups.end() || step >= warmup->second;
+  }));
+}
+
 std::string long_text(double ms) {
   return format_duration(ms * 1e-3);
 }
@@ -320,10 +337,14 @@ SteadyRuns without_stalls(std::span<const RecordedRun> runs) {
     row.*held.part->time -= held.ms;
     row.step_ms -= held.part->processor ? 0 : std::min(held.ms, row.step_ms);
   }
-  // They stay in the record, since what they met is known to all later steps.
-  for (const auto& [run, repeat, step] : first) {
-    int& warmup = result.runs[run].record.warmup_steps;
-    warmup = std::max(warmup, step + 1);
+  // They stay in the record, since what they met is known to all later steps. Of a short record,
+  // which could not be fitted without them, they count as the times that they are cut to.
+  const std::map<std::size_t, int> warmups = warmups_of(first);
+  if (rows_left(rows, warmups) >= kFewestPassSamples) {
+    for (const auto& [run, steps_before] : warmups) {
+      int& warmup = result.runs[run].record.warmup_steps;
+      warmup = std::max(warmup, steps_before);
+    }
   }
   return result;
 }

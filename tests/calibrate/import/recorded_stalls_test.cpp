@@ -131,5 +131,20 @@ TEST_CASE("stalls: the first steps are left out and do not come again") {
   CHECK(steady.runs.front().record.steps.size() == run.record.steps.size());
 }
 
+TEST_CASE("stalls: a slow first step of a short record is cut, and stays in the fit") {
+  RecordedRun run = steady_run();
+  run.record.steps.resize(2 * 5);  // Ten rows, the fewest that are fitted.
+  const RecordedRun before = run;
+  hold_up(run, 0, 0, &StepRecord::forward_ms, 500);
+  const SteadyRuns steady = without_stalls(std::vector{run});
+  CHECK(steady.runs.front().record.warmup_steps == 0);
+  CHECK(steady.stalls.per_step == 0);
+  CHECK(steady.runs.front().record.steps.front().forward_ms ==
+        Approx(before.record.steps.front().forward_ms).epsilon(0.2));
+  RecordedRun longer = steady_run();
+  hold_up(longer, 0, 0, &StepRecord::forward_ms, 500);
+  CHECK(without_stalls(std::vector{longer}).runs.front().record.warmup_steps == 1);
+}
+
 }  // namespace
 }  // namespace stepsim

@@ -273,7 +273,7 @@ def run_ranks(mode, ranks=2):
 
 def run_good_ranks(mode, ranks=2):
     statuses, outputs = run_ranks(mode, ranks)
-    assert not any(statuses), "\n".join(outputs)
+    assert not any(statuses), f"{statuses}\n" + "\n".join(outputs)
     return outputs
 
 

@@ -40,6 +40,12 @@ struct ParallelParts {
   std::vector<std::int64_t> owned;  ///< [rank] Elements of the optimizer's state.
 };
 
+/// The units whose hooks a host runs, and their tensors.
+struct UnitCount {
+  int units = 0;
+  int tensors = 0;
+};
+
 /// Plain facts of a job under a kind of parallelism.
 struct ParallelFacts {
   IterationOptions iterations;
@@ -49,6 +55,7 @@ struct ParallelFacts {
   bool repeats = false;
   std::string fixed_units;        ///< Why no size of buckets changes a step; empty: it does.
   BoundedWork own_work;           ///< For tune.
+  UnitCount host_units;           ///< StepPrices::unit_host is spent on these.
   bool bounds_reduction = false;  ///< Parallelism::reduce_bound() knows this job.
 };
 

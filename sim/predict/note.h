@@ -130,6 +130,13 @@ struct RecordedBesideOthers {
   double slowed = 1;
 };
 
+/// What the host takes for the units of sharded training is assumed, as far as nothing says it.
+struct UnitHostAssumed {
+  double forward_ms = 0;  ///< Of one micro-batch.
+  double backward_ms = 0;
+  double optimizer_ms = 0;
+};
+
 /// A fact that the user of a prediction should know. Reports put it into words
 /// (sim/report/notes.h).
 using Note = std::variant<SizesBeyondMeasured,
@@ -151,6 +158,7 @@ using Note = std::variant<SizesBeyondMeasured,
                           DefaultCapStated,
                           OptimizerOfAdamw,
                           ActivationsNotCounted,
-                          RecordedBesideOthers>;
+                          RecordedBesideOthers,
+                          UnitHostAssumed>;
 
 }  // namespace stepsim

@@ -49,6 +49,27 @@ void add_size_notes(const Run& run, std::vector<Note>& notes) {
   }
 }
 
+/// The kind's facts say that it spends time on units, and the scenario does not say how much.
+void add_unit_host(const Run& run, std::vector<Note>& notes) {
+  const HostOptions& host = run.scenario().host;
+  const UnitCount units = run.reduced().facts().host_units;
+  if (units.units == 0 || (host.unit_forward && host.unit_backward && host.sharded_tensor)) {
+    return;
+  }
+  const UnitHost usual = usual_unit_host(run.profile().host_is_device);
+  const auto ms = [&](const std::optional<Duration>& each,
+                      Duration usual_each,
+                      const std::optional<Duration>& tensor,
+                      Duration usual_tensor) {
+    return 1e3 * (to_seconds(each.value_or(usual_each)) * units.units +
+                  to_seconds(tensor.value_or(usual_tensor)) * units.tensors);
+  };
+  notes.emplace_back(UnitHostAssumed{
+      ms(host.unit_forward, usual.forward, host.unit_forward_tensor, usual.forward_tensor),
+      ms(host.unit_backward, usual.backward, host.unit_backward_tensor, usual.backward_tensor),
+      1e3 * to_seconds(host.sharded_tensor.value_or(usual.optimizer_tensor)) * units.tensors});
+}
+
 /// Notes on prices that the profile's ops have; times of a scenario and recorded steps hold all.
 void add_price_notes(const Run& run, std::vector<Note>& notes) {
   const Scenario& scenario = run.scenario();
@@ -190,6 +211,7 @@ void add_notes(const Run& run, Prediction& prediction) {
     notes.emplace_back(RecordedBesideOthers{crowded.slowed});
   }
   add_price_notes(run, notes);
+  add_unit_host(run, notes);
   if (auto differences = other_settings(run.scenario(), run.profile()); !differences.empty()) {
     notes.emplace_back(OtherSettings{std::move(differences)});
   }

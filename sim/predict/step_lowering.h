@@ -162,6 +162,7 @@ class StepLowering {
 
  protected:
   [[nodiscard]] const Scenario& scenario() const { return *scenario_; }
+  [[nodiscard]] bool host_is_device() const { return costs_->host_is_device(); }
   ExtrapolationNote& note(const std::string& name);
 
  private:

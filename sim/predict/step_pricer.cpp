@@ -121,6 +121,12 @@ StepPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {
   prices.enqueue = drawn(host.enqueue);
   prices.hook = drawn(host.hook);
   prices.python_hook = drawn(host.python_hook);
+  const UnitHost usual = usual_unit_host(host_is_device());
+  prices.unit_host = {drawn(host.unit_forward.value_or(usual.forward)),
+                      drawn(host.unit_forward_tensor.value_or(usual.forward_tensor)),
+                      drawn(host.unit_backward.value_or(usual.backward)),
+                      drawn(host.unit_backward_tensor.value_or(usual.backward_tensor)),
+                      drawn(host.sharded_tensor.value_or(usual.optimizer_tensor))};
   prices.traversal_per_op = drawn(host.traversal_per_op);
   prices.sync = drawn(host.sync);
   return prices;

@@ -44,6 +44,12 @@ struct HostOptions {
   Duration enqueue{0};             ///< Time to enqueue one collective.
   Duration hook{0};                ///< The reducer's time per gradient.
   Duration python_hook{0};         ///< Time per bucket, with a communication hook.
+  // What units of sharded training take, as in UnitHost; absent: usual_unit_host().
+  std::optional<Duration> unit_forward;
+  std::optional<Duration> unit_forward_tensor;
+  std::optional<Duration> unit_backward;
+  std::optional<Duration> unit_backward_tensor;
+  std::optional<Duration> sharded_tensor;
   Duration traversal_per_op{0};    ///< Time per op of the graph, with find_unused_parameters.
   Duration sync{0};                ///< Time from the device's end to the host going on.
   /// The host waits for the device after each step, as reading the loss does; else it runs ahead

@@ -158,6 +158,10 @@ ParallelFacts Fsdp2::facts(const ParallelJob& job) const {
   facts.iterations.rebuilds = false;
   facts.communicators = fsdp2_communicators(
       options_of(job), static_cast<int>(job.own.integer(kSliceRanks)), job.gloo);
+  for (const Bucket& unit : buckets(job).rebuilt) {
+    ++facts.host_units.units;
+    facts.host_units.tensors += static_cast<int>(unit.parameters.size());
+  }
   facts.fixed_units = "parallel.kind = \"fsdp2\" gathers and reduces by unit";
   return facts;
 }

@@ -92,6 +92,7 @@ class Fsdp2RankProgram : private RankProgram {
   void leave(int unit);
   void act_all(Pass pass);
   void act(const ShardEvent& event, Pass pass);
+  void hooks(int unit, Duration each, Duration of_tensor, int parts);
   void gather(int unit, bool slice);
   void await_gather(int unit, Pass pass);
   void reduce(int unit);
@@ -134,6 +135,8 @@ void Fsdp2RankProgram::build() {
     mark(kForwardEnd);
     backward(batch, m < all.size() ? all[m] : ShardSwitches{});
   }
+  const auto tensors = static_cast<std::int64_t>(context_.model.shapes.size());
+  host(context_.prices.unit_host.optimizer_tensor * tensors);
   elements(OpClass::Optimizer, work().owned_elements, Phase::Optimizer);
   end_step();
 }
@@ -247,13 +250,20 @@ void Fsdp2RankProgram::run_backward_ops(const MicroBatchWork& batch, int unit, b
   }
 }
 
+/// One of `parts` equal parts of what the host takes for a unit.
+void Fsdp2RankProgram::hooks(int unit, Duration each, Duration of_tensor, int parts) {
+  const auto tensors = static_cast<std::int64_t>(context_.units[at(unit)].tensors.size());
+  host((each + of_tensor * tensors) / parts);
+}
+
 void Fsdp2RankProgram::act(const ShardEvent& event, Pass pass) {
+  const UnitHost& prices = context_.prices.unit_host;
   switch (event.act) {
     case ShardAct::PreForward:
+      return hooks(event.unit, prices.forward, prices.forward_tensor, 1);
     case ShardAct::PreBackward:
     case ShardAct::PostBackward:
-      host(context_.prices.hook);
-      return;
+      return hooks(event.unit, prices.backward, prices.backward_tensor, 2);
     case ShardAct::PostForward:
       return;
     case ShardAct::Unshard:

@@ -34,6 +34,7 @@ struct Worked {
   double all_reduce = 10;
   double root_all_reduce = 15;
   double slow_gather = 0;  ///< Of the third block, where it is not 0.
+  UnitHost host = {};
   Fsdp2Options options = {{kShards, 1, false}};
   bool root_freed = false;
   bool blocks_kept = false;
@@ -82,6 +83,7 @@ MicroBatchWork batch_of(const Worked& worked) {
 
 StepPrices prices_of(const Worked& worked) {
   StepPrices prices;
+  prices.unit_host = worked.host;
   prices.elements = [](OpClass, std::int64_t, double) { return Kernel{}; };
   prices.memory = [](double bytes, double) {
     return Kernel{Duration(0), ms(bytes < 4 * kBlock * 1.5 ? 0.5 : 1)};
@@ -276,6 +278,22 @@ TEST_CASE("fsdp2 schedule: what must hold for any times") {
     one.options.mesh = {kShards, 1, true};
     CHECK(play(one).backward == doctest::Approx(step));
   }
+}
+
+TEST_CASE("fsdp2 schedule: a host that is ahead hides its hooks, and one that is not decides") {
+  Worked worked;
+  const double step = play(worked).backward;
+  worked.host.forward = worked.host.backward = ms(1);
+  // Its first hook comes before the first gather; all others run beside the device.
+  CHECK(play(worked).forward == doctest::Approx(47.5 + 1));
+  CHECK(play(worked).backward == doctest::Approx(step + 1));
+  worked.host.forward = ms(30);
+  worked.host.backward = ms(60);
+  CHECK(play(worked).forward >= 4 * 30);
+  CHECK(play(worked).backward >= 4 * 30 + 4 * 60);
+  worked.host = {};
+  worked.host.optimizer_tensor = ms(300);
+  CHECK(play(worked).forward == doctest::Approx(47.5));
 }
 
 TEST_CASE("fsdp2 schedule: one unit hides nothing") {

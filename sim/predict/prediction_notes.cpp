@@ -57,17 +57,19 @@ void add_unit_host(const Run& run, std::vector<Note>& notes) {
     return;
   }
   const UnitHost usual = usual_unit_host(run.profile().host_is_device);
+  const double slowed = run.profile().noise.crowded.slowed;
   const auto ms = [&](const std::optional<Duration>& each,
                       Duration usual_each,
                       const std::optional<Duration>& tensor,
                       Duration usual_tensor) {
-    return 1e3 * (to_seconds(each.value_or(usual_each)) * units.units +
-                  to_seconds(tensor.value_or(usual_tensor)) * units.tensors);
+    const double unit = each ? to_seconds(*each) : slowed * to_seconds(usual_each);
+    const double more = tensor ? to_seconds(*tensor) : slowed * to_seconds(usual_tensor);
+    return 1e3 * (unit * units.units + more * units.tensors);
   };
   notes.emplace_back(UnitHostAssumed{
       ms(host.unit_forward, usual.forward, host.unit_forward_tensor, usual.forward_tensor),
       ms(host.unit_backward, usual.backward, host.unit_backward_tensor, usual.backward_tensor),
-      1e3 * to_seconds(host.sharded_tensor.value_or(usual.optimizer_tensor)) * units.tensors});
+      ms(Duration(0), Duration(0), host.sharded_tensor, usual.optimizer_tensor)});
 }
 
 /// Notes on prices that the profile's ops have; times of a scenario and recorded steps hold all.

@@ -16,9 +16,14 @@ namespace stepsim {
 /// rank's program needs to know of costs.
 class StepPricer : public StepLowering {
  public:
-  /// `priced`: with the prices of the ops. All that these refer to must outlive the pricer.
-  StepPricer(const StepLowering& priced, const Scenario& scenario, const CollectivePricer& pricer)
-      : StepLowering(priced, scenario), pricer_(pricer) {}
+  /// `priced`: with the prices of the ops. `slowed`: times that a host takes longer than on a
+  /// machine of its own, as far as nothing states its times. All that these refer to must outlive
+  /// the pricer.
+  StepPricer(const StepLowering& priced,
+             const Scenario& scenario,
+             const CollectivePricer& pricer,
+             double slowed = 1)
+      : StepLowering(priced, scenario), pricer_(pricer), slowed_(slowed) {}
 
   /// What is priced from here on belongs to the step of this number, from 0. The first step of a
   /// run and those of its warm-up may hold collectives that no other has, as the one bucket of
@@ -45,6 +50,7 @@ class StepPricer : public StepLowering {
 
  private:
   const CollectivePricer& pricer_;
+  double slowed_;
   double priced_seconds_ = 0;
   double error_seconds_ = 0;
   std::vector<double> drawn_seconds_;  ///< [draw] Under the draws of fitted links.

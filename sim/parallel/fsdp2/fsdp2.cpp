@@ -20,6 +20,7 @@ constexpr const char* kParamDtype = "param_dtype";
 constexpr const char* kReduceDtype = "reduce_dtype";
 constexpr const char* kReduceBuffers = "reduce_buffers";
 constexpr const char* kSeparateGroup = "separate_reduce_group";
+constexpr const char* kAsyncUnshard = "async_unshard";
 constexpr const char* kAccumulation = "accumulation";
 
 /// The type that a key names; None: the parameters' own.
@@ -66,6 +67,7 @@ Fsdp2Options options_of(const ParallelJob& job) {
   options.mesh = {job.ranks / replicas, replicas, replicas > 1};
   options.reduce_buffers = static_cast<int>(job.own.integer(kReduceBuffers));
   options.separate_reduce_group = job.own.flag(kSeparateGroup);
+  options.async_unshard = job.own.flag(kAsyncUnshard);
   options.switches = switches_of(job);
   return options;
 }
@@ -111,6 +113,10 @@ std::vector<OwnKey> Fsdp2::keys() const {
                "reductions have a communicator beside that of the gathers "
                "(`set_separate_reduce_scatter_group`)",
                false};
+  OwnKey async{
+      kAsyncUnshard,
+      "on a CPU: gathers run beside compute (`_set_unshard_async_op`); those of a GPU do anyway",
+      false};
   OwnKey accumulation{
       kAccumulation,
       "what micro-batches before the last one do: `\"reduce\"`; `\"no_sync\"`: keep gradients on "
@@ -119,7 +125,7 @@ std::vector<OwnKey> Fsdp2::keys() const {
       "after the backward; `\"keep_no_sync\"`: both",
       std::string("reduce")};
   accumulation.choices = {"reduce", "no_sync", "no_all_reduce", "keep", "keep_no_sync"};
-  return {units, reshard, slice, replicas, param, reduce, buffers, group, accumulation};
+  return {units, reshard, slice, replicas, param, reduce, buffers, group, async, accumulation};
 }
 
 std::optional<KeyRefusal> Fsdp2::refusal(const ParallelJob& job) const {

@@ -9,6 +9,27 @@
 namespace stepsim {
 namespace {
 
+/// The module of a list that a tensor is in: "encoder.layer.3" of "encoder.layer.3.output.bias".
+/// Empty: its name has no number.
+std::string listed_module(const std::string& tensor) {
+  for (std::size_t begin = 0; begin < tensor.size();) {
+    const std::size_t end = std::min(tensor.find('.', begin), tensor.size());
+    const std::string part = tensor.substr(begin, end - begin);
+    if (!part.empty() && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; })) {
+      return tensor.substr(0, end);
+    }
+    begin = end + 1;
+  }
+  return {};
+}
+
+/// The block that an op belongs to; empty: none. Ops of recorded models are named by their tensors.
+std::string block_of(const TransformerConfig& config, const Op& op) {
+  return config.family == ModelFamily::Blocks && !config.tensors.empty()
+             ? listed_module(op.name)
+             : std::string(layer_of(op, config.family));
+}
+
 /// The name of the unit that an op runs in; empty: the root.
 std::vector<std::string> unit_names(const TransformerConfig& config,
                                     const std::vector<Op>& ops,
@@ -17,7 +38,7 @@ std::vector<std::string> unit_names(const TransformerConfig& config,
   std::vector<std::string> names;
   bool within = false;  // A layer has come.
   for (const Op& op : ops) {
-    const std::string layer(layer_of(op, config.family));
+    const std::string layer = block_of(config, op);
     within = within || !layer.empty();
     if (rule == UnitRule::Model) {
       names.emplace_back();

@@ -11,7 +11,9 @@ namespace stepsim {
 
 /// Which modules fully_shard is called on, below the model itself.
 enum class UnitRule {
-  Blocks,  ///< Each block; the root has what is left.
+  /// Each block; the root has what is left. Blocks of a model that is known by its tensors are the
+  /// modules of a list, as "encoder.layer.3".
+  Blocks,
   /// The input embeddings, each block, and what follows the blocks, as torchtitan does; the ends
   /// are in the root where they share a weight.
   Ends,

@@ -35,6 +35,7 @@ struct Worked {
   double root_all_reduce = 15;
   double slow_gather = 0;  ///< Of the third block, where it is not 0.
   UnitHost host = {};
+  bool on_cpu = false;
   Fsdp2Options options = {{kShards, 1, false}};
   bool root_freed = false;
   bool blocks_kept = false;
@@ -116,10 +117,10 @@ Ends play(const Worked& worked) {
     rank.micro_batches = {batch_of(worked)};
   }
   step.iterations.resize(1);
-  const StepProgram program =
-      fsdp2_program(model, units, worked.options, {}, prices_of(worked), step);
+  const StepProgram program = fsdp2_program(
+      model, units, worked.options, {worked.on_cpu, worked.on_cpu}, prices_of(worked), step);
   EngineRules rules;
-  rules.communicators = fsdp2_communicators(worked.options, 0, false);
+  rules.communicators = fsdp2_communicators(worked.options, 0, worked.on_cpu);
   const std::vector<RankClock> clocks(static_cast<std::size_t>(ranks));
   Engine engine(rules, clocks);
   const ExecutionTrace trace = engine.play(program.program);
@@ -294,6 +295,21 @@ TEST_CASE("fsdp2 schedule: a host that is ahead hides its hooks, and one that is
   worked.host = {};
   worked.host.optimizer_tensor = ms(300);
   CHECK(play(worked).forward == doctest::Approx(47.5));
+}
+
+TEST_CASE("fsdp2 schedule: on a CPU each collective holds its host, but for asynchronous gathers") {
+  Worked worked;
+  worked.on_cpu = true;
+  // Gathers, copies into and out of them, and passes, one after another; then reductions likewise.
+  const double forward = 6 + 3 * 4 + 4 * 0.5 + 4 * 1 + 36;
+  const double backward = 3 * (4 + 0.5 + 1) + 72 + 4 * 1 + 3 * 8 + 12;
+  CHECK(play(worked).forward == doctest::Approx(forward));
+  CHECK(play(worked).backward == doctest::Approx(forward + backward));
+  worked.options.async_unshard = true;
+  // In the forward a gather is waited for at once; in the backward those of blocks 2 and 1 hide.
+  CHECK(play(worked).forward == doctest::Approx(forward));
+  CHECK(play(worked).backward < forward + backward);
+  CHECK(play(worked).backward >= forward + backward - 3 * 4);
 }
 
 TEST_CASE("fsdp2 schedule: one unit hides nothing") {

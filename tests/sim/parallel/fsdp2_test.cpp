@@ -243,6 +243,20 @@ TEST_CASE("fsdp2: the units of a model") {
   llama[1] = 1;
   llama.back() = 2;
   CHECK(tensors_of("llama3-8b", UnitRule::Ends) == llama);
+  // A model that is known by its tensors: modules of lists are blocks.
+  TransformerConfig recorded;
+  recorded.family = ModelFamily::Blocks;
+  for (const char* name :
+       {"emb.weight", "h.0.a.weight", "h.0.b.1.bias", "h.1.a.weight", "norm.bias"}) {
+    recorded.tensors.push_back({name, {4, 4}, 1, 1});
+  }
+  recorded.layers = 5;
+  recorded.hidden = recorded.heads = recorded.kv_heads = recorded.ffn = recorded.vocab = 1;
+  recorded.max_length = 1024;
+  const StepOps ops = step_ops(recorded);
+  TrainedModel named = trained_model(recorded, ops, {});
+  add_model_units(recorded, ops, UnitRule::Blocks, named);
+  CHECK(named.units == std::vector<std::vector<int>>{{0, 4}, {1, 2}, {3}});
   // A unit without parameters gathers and reduces nothing.
   std::vector<ShardUnit> units = root_and_blocks(3);
   units.front().tensors.clear();

@@ -114,6 +114,8 @@ class Parallelism {
     (void)job;
     return {};
   }
+  /// What a sweep over its units of communication is asked for; empty: those are DDP's buckets.
+  [[nodiscard]] virtual std::string_view units_sweep() const { return {}; }
   /// What the header of a plan says of it, for those who train by the plan.
   [[nodiscard]] virtual PlanDdp plan_header(const ParallelJob& job) const {
     (void)job;

@@ -10,8 +10,9 @@ enum class Change {
   MedianRank,         ///< One rank has the median load of the ranks, each step.
   NoInterference,
   OneBucket,
-  NoData,      ///< Loading and collation take no time.
-  NoNewShapes  ///< Every shape is known from the start.
+  NoData,       ///< Loading and collation take no time.
+  NoNewShapes,  ///< Every shape is known from the start.
+  NoUnitHost    ///< The host spends no time on the units of sharded training.
 };
 
 /// How a run differs from what its scenario says; blame() compares such runs with the real one.

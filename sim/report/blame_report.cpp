@@ -39,6 +39,9 @@ std::int64_t wide_enough(const Imbalance& imbalance) {
 
 /// What to try about communication: the sizes of the buckets, where the scenario has any.
 std::string communication_command(const Scenario& scenario, const std::string& policy) {
+  if (const std::string_view units = scenario.parallel->units_sweep(); !units.empty()) {
+    return fmt::format("{} --over {}", stepsim_command("sweep", scenario, policy), units);
+  }
   if (has_bucket_cap(scenario)) {
     return stepsim_command("sweep", scenario, policy) + " --over ddp.bucket_cap=1MiB..256MiB:x2";
   }
@@ -82,6 +85,12 @@ std::string next_command(const Scenario& scenario, const Blame& blame, Change ch
       return run_with({{"ddp.bucket_rule", "single"}});
     case Change::NoNewShapes:
       return run_with({{"new_shapes.warm_up", "true"}});
+    case Change::NoUnitHost:
+      return run_with({{"host.unit_forward", "0 s"},
+                       {"host.unit_forward_tensor", "0 s"},
+                       {"host.unit_backward", "0 s"},
+                       {"host.unit_backward_tensor", "0 s"},
+                       {"host.sharded_tensor", "0 s"}});
     case Change::NoData:
       break;
   }
@@ -264,6 +273,8 @@ std::string saving_words(const Saving& saving) {
       return "loading the batches took no time";
     case Change::NoNewShapes:
       return "every shape was known from the start";
+    case Change::NoUnitHost:
+      return "the host took no time for its units";
   }
   return "";
 }

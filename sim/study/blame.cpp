@@ -184,6 +184,8 @@ std::string name_of(Change change) {
       return "no_data";
     case Change::NoNewShapes:
       return "no_new_shapes";
+    case Change::NoUnitHost:
+      return "no_unit_host";
   }
   return "";
 }
@@ -231,8 +233,13 @@ Blame blame(const Job& job, int most_ranks, const ProgressCallback& on_progress)
                                  Change::Balanced,
                                  Change::EqualRanks,
                                  Change::NoInterference,
-                                 Change::OneBucket,
                                  Change::NoData};
+  if (run.reduced().facts().fixed_units.empty()) {
+    changes.insert(changes.end() - 1, Change::OneBucket);
+  }
+  if (run.reduced().facts().host_units.units > 0) {
+    changes.push_back(Change::NoUnitHost);
+  }
   if (!run.loads().shape_costs.empty()) {
     changes.push_back(Change::NoNewShapes);
   }

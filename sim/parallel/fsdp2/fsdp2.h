@@ -18,6 +18,9 @@ class Fsdp2 : public Parallelism {
     return "PyTorch's `fully_shard`: each unit's parameters are gathered before it computes, and "
            "its gradients reduce-scattered; with `replicas` HSDP";
   }
+  [[nodiscard]] std::string_view units_sweep() const override {
+    return "parallel.units=blocks,ends,model";
+  }
   [[nodiscard]] std::vector<OwnKey> keys() const override;
   [[nodiscard]] std::optional<KeyRefusal> refusal(const ParallelJob& job) const override;
   [[nodiscard]] ParallelFacts facts(const ParallelJob& job) const override;

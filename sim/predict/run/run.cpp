@@ -22,6 +22,7 @@ Stage first_changed(Change change) {
     case Change::NoNewShapes:
       return Stage::Planned;  // Policies may plan by what new shapes cost.
     case Change::OneBucket:
+    case Change::NoUnitHost:
       return Stage::Reduced;
     case Change::NoInterference:
     case Change::EqualRanks:
@@ -55,6 +56,15 @@ Scenario changed(Scenario scenario, const std::optional<Counterfactual>& counter
       break;
     case Change::NoData:
       scenario.loader = {};
+      break;
+    case Change::NoUnitHost:
+      for (auto* time : {&scenario.host.unit_forward,
+                         &scenario.host.unit_forward_tensor,
+                         &scenario.host.unit_backward,
+                         &scenario.host.unit_backward_tensor,
+                         &scenario.host.sharded_tensor}) {
+        *time = Duration::zero();
+      }
       break;
     case Change::FreeCommunication:
     case Change::Balanced:

@@ -39,8 +39,9 @@ std::vector<Bucket> rebuilt_of(const BucketCase& one) {
 std::string table_text(const std::vector<Bucket>& buckets,
                        const std::vector<BucketParameter>& sizes,
                        const std::vector<Parameter>& tensors,
-                       const Screen& screen) {
-  Table table({"bucket", "bytes", "size", "tensors", "first ready", "last ready"});
+                       const Screen& screen,
+                       const char* what = "bucket") {
+  Table table({what, "bytes", "size", "tensors", "first ready", "last ready"});
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const std::int64_t bytes = bucket_bytes(buckets[b], sizes);
     const auto& list = buckets[b].parameters;
@@ -94,6 +95,15 @@ std::string lists_text(const DdpOptions& ddp,
 std::string buckets_text(const Scenario& scenario, const BucketLists& lists, const Screen& screen) {
   const auto sizes = bucket_parameters(scenario.model);
   const auto tensors = parameters(scenario.model);
+  if (!scenario.parallel->units_sweep().empty()) {
+    return fmt::format(
+        "{}: {} tensors, {} parameters, {} units, in the order of their reduction\n\n{}",
+        scenario.model.name,
+        tensors.size(),
+        parameter_count(scenario.model),
+        lists.rebuilt.size(),
+        table_text(lists.rebuilt, sizes, tensors, screen, "unit"));
+  }
   return fmt::format("{}: {} tensors, {} parameters, {}\n\n{}",
                      scenario.model.name,
                      tensors.size(),

@@ -251,3 +251,27 @@ TEST_CASE("a window of the whole data set, or of many steps, explains no imbalan
     CHECK_FALSE(result.imbalance.window);
   }
 }
+
+TEST_CASE(
+    "the host's time for units is blamed where there are units, and buckets where those are") {
+  const auto changes = [](const Scenario& scenario) {
+    return mapped(blame_of(scenario).savings, &Saving::change);
+  };
+  const auto of_ddp = changes(blocks());
+  CHECK(std::ranges::count(of_ddp, Change::OneBucket) == 1);
+  CHECK(std::ranges::count(of_ddp, Change::NoUnitHost) == 0);
+  // Hooks of 10 ms before and after each block, beside 7.5 ms of its work.
+  const Scenario sharded = blocks({"parallel.kind=fsdp2",
+                                   "host.unit_forward=10 ms",
+                                   "host.unit_backward=20 ms",
+                                   "host.unit_forward_tensor=0 s",
+                                   "host.unit_backward_tensor=0 s",
+                                   "host.sharded_tensor=0 s"});
+  const auto of_units = changes(sharded);
+  CHECK(std::ranges::count(of_units, Change::OneBucket) == 0);
+  const Blame result = blame_of(sharded);
+  CHECK(find(result, Change::NoUnitHost).saves_ms > 60);
+  const std::string text = blame_text(sharded, result, {});
+  CHECK(text.find("Most would be saved if the host took no time for its units") !=
+        std::string::npos);
+}

@@ -88,9 +88,7 @@ void RankProgram::elements(OpClass op_class, std::int64_t count, Phase phase, st
   kernel(prices_.elements(op_class, count, work_.factor), phase, stream);
 }
 
-int RankProgram::collective(const CollectiveUse& use,
-                            std::uint8_t stream,
-                            const RankGroup& group) {
+int RankProgram::collective(const CollectiveUse& use, std::uint8_t stream, const RankGroup& group) {
   if (host_.is_device) {
     host(prices_.enqueue);
   }

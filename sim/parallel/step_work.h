@@ -36,9 +36,9 @@ struct RankGroup {
 
 /// What a host spends on the units of sharded training.
 struct UnitHost {
-  Duration forward{0};           ///< The hooks of a unit in its forward,
-  Duration forward_tensor{0};    ///< and more of it for each of its tensors.
-  Duration backward{0};          ///< Likewise in its backward, before and after it in equal parts.
+  Duration forward{0};         ///< The hooks of a unit in its forward,
+  Duration forward_tensor{0};  ///< and more of it for each of its tensors.
+  Duration backward{0};        ///< Likewise in its backward, before and after it in equal parts.
   Duration backward_tensor{0};
   Duration optimizer_tensor{0};  ///< The optimizer spends so much more on a sharded tensor.
 };
@@ -58,9 +58,9 @@ struct StepPrices {
   std::function<Duration(CollectiveKind, double, const RankGroup&)> transfer;
   /// Multiprocessors that a collective of so many bytes holds.
   std::function<int(double)> channels = [](double) { return 0; };
-  Duration enqueue{0};           ///< Host time to enqueue one collective.
-  Duration hook{0};              ///< Host time per gradient that becomes ready.
-  Duration python_hook{0};       ///< Host time per bucket of a hook written in Python.
+  Duration enqueue{0};      ///< Host time to enqueue one collective.
+  Duration hook{0};         ///< Host time per gradient that becomes ready.
+  Duration python_hook{0};  ///< Host time per bucket of a hook written in Python.
   UnitHost unit_host = {};
   Duration traversal_per_op{0};  ///< Host time per op of the graph with find_unused_parameters.
   Duration sync{0};              ///< From the device's end to the host going on after a sync.

@@ -56,7 +56,8 @@ class StepPricer : public StepLowering {
   std::vector<double> drawn_seconds_;  ///< [draw] Under the draws of fitted links.
   std::map<std::string, CollectiveSource> sources_;
   std::map<std::tuple<CollectiveKind, std::int64_t, int, int>, double> prices_;
-  std::set<std::tuple<CollectiveKind, std::int64_t, int, int>> beyond_;  ///< Too far outside for others.
+  std::set<std::tuple<CollectiveKind, std::int64_t, int, int>>
+      beyond_;            ///< Too far outside for others.
   bool refuses_ = true;   ///< Whether sizes too far outside are refused in this step,
   bool is_noted_ = true;  ///< and whether its prices count in the means.
 };

@@ -50,8 +50,8 @@ struct HostOptions {
   std::optional<Duration> unit_backward;
   std::optional<Duration> unit_backward_tensor;
   std::optional<Duration> sharded_tensor;
-  Duration traversal_per_op{0};    ///< Time per op of the graph, with find_unused_parameters.
-  Duration sync{0};                ///< Time from the device's end to the host going on.
+  Duration traversal_per_op{0};  ///< Time per op of the graph, with find_unused_parameters.
+  Duration sync{0};              ///< Time from the device's end to the host going on.
   /// The host waits for the device after each step, as reading the loss does; else it runs ahead
   /// and loads the next batch meanwhile.
   bool step_sync = false;

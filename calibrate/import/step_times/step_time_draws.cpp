@@ -42,13 +42,13 @@ std::vector<std::vector<double>> drawn_coefficients(const StepTimeFit& fit) {
 }
 
 std::pair<double, double> DrawnStep::interval() const {
-  const auto [least, most] = std::ranges::minmax(steps);
+  const auto ends = std::ranges::minmax(steps);  // No bindings: Clang 14 keeps them out of lambdas.
   constexpr double kSmallest = 1e-6;
   const double deviation = std::max(noise, kSmallest);
   const auto end = [&](double share) {
     constexpr double kReach = 6;
-    double low = std::log(least) - kReach * deviation;
-    double high = std::log(most) + kReach * deviation;
+    double low = std::log(ends.min) - kReach * deviation;
+    double high = std::log(ends.max) + kReach * deviation;
     constexpr int kHalvings = 50;
     for (int i = 0; i < kHalvings; ++i) {
       const double middle = (low + high) / 2;

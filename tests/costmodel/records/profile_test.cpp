@@ -7,7 +7,6 @@
 
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/model/model_presets.h"
-#include "costmodel/model/model_presets.h"
 #include "costmodel/records/profile_cost_model.h"
 #include "tests/approx.h"
 #include "tests/costmodel/helpers.h"

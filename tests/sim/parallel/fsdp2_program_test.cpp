@@ -44,7 +44,7 @@ struct Worked {
 struct Ends {
   double forward = 0;
   double backward = 0;
-  Duration waiting{0};  ///< For slower ranks.
+  Duration waiting{0};                             ///< For slower ranks.
   std::vector<std::pair<double, double>> gathers;  ///< From start to end, in order of issue.
   std::vector<std::pair<double, double>> reduces;
   std::vector<std::pair<double, double>> all_reduces;

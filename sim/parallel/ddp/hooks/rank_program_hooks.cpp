@@ -51,8 +51,8 @@ void RankProgramBuilder::reduce_with_hook(int bucket) {
   sent.clear();
   const RankGroup subgroup = {1, options.hook_options.subgroup_ranks};
   const auto send = [&](const HookCollective& part, std::uint8_t stream, bool world = true) {
-    sent.push_back(collective(
-        {part.kind, part.bytes, bucket}, stream, world ? RankGroup{} : subgroup));
+    sent.push_back(
+        collective({part.kind, part.bytes, bucket}, stream, world ? RankGroup{} : subgroup));
     return sent.back();
   };
   const auto finish_beside = [&](double moved) {

@@ -75,7 +75,7 @@ double interpolated_ranks_error(double below, double above) {
 /// Of another (2160 ranks of Polaris from 8 and 32), they hold 20 of 21.
 double extrapolated_ranks_error(double factor, Bytes bytes) {
   constexpr double kOfDoubling = 0.30;
-  constexpr std::int64_t kSmall = 64 * 1024;
+  constexpr std::int64_t kSmall = std::int64_t{64} * 1024;
   return (bytes.value() < kSmall ? kOfDoubling / 2 : kOfDoubling) * std::sqrt(std::log2(factor));
 }
 

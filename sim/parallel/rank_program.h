@@ -16,7 +16,7 @@ class CollectiveLog {
       : prices_(prices), program_(program) {}
 
   /// The collective that rank `rank` issues as its n-th.
-  int issue(std::size_t n, int rank, const CollectiveUse& use, const RankGroup& group);
+  int issue(std::size_t n, int rank, const CollectiveUse& use, const RankGroup& among);
 
  private:
   const StepPrices& prices_;

@@ -42,8 +42,7 @@ struct RankTrace {
   /// Time that passed on the compute stream, by what it was spent on; sums to device_end - its
   /// begin.
   std::array<Duration, kPhases> phases{};
-  /// The part of the waits for collectives from when this rank's part is there until the last
-  /// rank's is.
+  /// The part of the waits for collectives that ends when the last rank is there.
   Duration waiting_for_ranks{0};
   /// This part of Phase::Wait is the compute stream without work, while the host waited for another
   /// stream.

@@ -149,10 +149,8 @@ bool ProgramExecution::take_head(std::int32_t rank, std::uint8_t index, Stream& 
       }
       const CollectiveTrace& awaited = trace_.collectives[at(in.index)];
       const SimTime free = std::max(stream.free, awaited.end + in.latency);
-      // Until its own part is there, a rank waits for itself.
-      const SimTime own = std::max(stream.free, awaited.arrival[at(rank)]);
-      if (index == kComputeStream && awaited.last_arrival > own) {
-        trace_.ranks[at(rank)].waiting_for_ranks += awaited.last_arrival - own;
+      if (index == kComputeStream && awaited.last_arrival > stream.free) {
+        trace_.ranks[at(rank)].waiting_for_ranks += awaited.last_arrival - stream.free;
       }
       pass(rank, index, Phase::Wait, free);
       return true;

@@ -99,10 +99,12 @@ std::vector<OwnKey> Fsdp2::keys() const {
       kReplicas, "HSDP: replicas; each is sharded over ranks / replicas", std::int64_t{1}};
   replicas.least = 1;
   OwnKey param{kParamDtype,
-               "what parameters are cast to before they are gathered; `\"own\"`: nothing",
+               "what parameters are cast to before they are gathered: `\"own\"`: nothing; "
+               "`\"f32\"`, `\"bf16\"`, `\"f16\"`",
                std::string("own")};
   OwnKey reduce{kReduceDtype,
-                "the type of the reduction; `\"own\"`: that of the parameters",
+                "the type of the reduction: `\"own\"`: that of the parameters; `\"f32\"`, "
+                "`\"bf16\"`, `\"f16\"`",
                 std::string("own")};
   param.choices = reduce.choices = {"own", "f32", "bf16", "f16"};
   OwnKey buffers{kReduceBuffers,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include "costmodel/base/quantile.h"
@@ -61,9 +62,6 @@ bool interference_is_unknown(const Run& run) {
 /// its stated strength is off, or where nobody says anything, it is half-normal.
 double drawn_interference_factor(const Run& run, double effect, ErrorDraws& errors) {
   const Scenario& scenario = run.scenario();
-  if (const auto slowdown = drawn_slowdown(run, errors)) {
-    return 1 + *slowdown / (1 + *slowdown) * effect;  // The part of the overlap that is lost.
-  }
   if (interference_is_unknown(run)) {
     return 1 + kUnknownInterference * std::abs(errors.normal("interference")) * effect;
   }
@@ -76,6 +74,14 @@ double drawn_interference_factor(const Run& run, double effect, ErrorDraws& erro
                             scenario.interference_error * errors.normal("interference")) *
                        effect
              : 1;
+}
+
+/// What a step takes more, in milliseconds, where compute and collectives that overlap slow each
+/// other in a fit that explains the steps as well: the part of the overlap that is lost. As much
+/// hides as does without, but no more than the drawn collectives take.
+double lost_overlap_ms(const PredictionSummary& summary, double slowdown, double collectives) {
+  const double hidden = summary.communication_ms * summary.overlap_fraction;
+  return slowdown / (1 + slowdown) * std::min(hidden, summary.communication_ms * collectives);
 }
 
 /// At least 20 runs are made, unless fewer are wanted.
@@ -173,13 +179,19 @@ void add_noise_runs(Run& run,
   std::vector<Draw> draws;
   std::vector<double> drifts;
   std::vector<double> of_steps;
-  std::vector<double> further;  // What is drawn on top of a run's mean.
+  std::vector<double> lost_ms;  // What is drawn on top of a run's mean,
+  std::vector<double> further;  // and as a factor.
   for (int i = 0; i < count; ++i, errors.next()) {
     CostFactors factors = drawn_factors(run, passes, errors);
     drifts.push_back(errors.factor("drift", machine_error(run)));
     of_steps.push_back(errors.factor(of_policy, policy_sd));
+    const std::optional<double> slowdown = drawn_slowdown(run, errors);
+    lost_ms.push_back(slowdown
+                          ? drifts.back() * of_steps.back() *
+                                lost_overlap_ms(prediction.summary, *slowdown, factors.collective)
+                          : 0);
     further.push_back(errors.factor("prices", common_sd) *
-                      drawn_interference_factor(run, effect, errors));
+                      (slowdown ? 1 : drawn_interference_factor(run, effect, errors)));
     Draw& draw = draws.emplace_back(Draw{{}, {factors, drifts.back()}});
     if (options.paired) {
       factors.collective_sizes = drawn_sizes(run, errors);
@@ -202,8 +214,9 @@ void add_noise_runs(Run& run,
     const double drawn_ms = played.mean_ms[1][i] * of_steps[i];
     const double stall_ms = stalls.any() ? stalls.drawn_ms(run.policy().name(), of_stalls) : 0;
     prediction.draws.push_back({drawn_ms + stall_ms, drifts[i]});
-    means.push_back(drawn_ms * further[i] + stall_ms);
-    same_hour.push_back(drawn_ms * further[i] / drifts[i] + stall_ms);
+    const double all_ms = (drawn_ms + lost_ms[i]) * further[i];
+    means.push_back(all_ms + stall_ms);
+    same_hour.push_back(all_ms / drifts[i] + stall_ms);
     if (options.paired) {
       prediction.paired_step_ms[i] = prediction.paired_step_ms[i] * of_steps[i] + stall_ms;
     }

@@ -25,7 +25,7 @@ def importer():
     """The process that has imported PyTorch. Raises Skip where there is none."""
     process = subprocess.Popen(
         [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},  # Ranks are forks: no threads.
     )  # fmt: skip
     if process.stdout.readline() != "ready\n":
         raise small_runner.Skip("PyTorch is not installed (python3-torch)")
@@ -90,7 +90,9 @@ def main():
     runpy.run_path(sys.argv[0], run_name="__main__")
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()  # Else its threads may end a process that has done its work.
-    # A fork of a process with threads: where PyTorch 2.6's own are torn down, it sometimes hangs.
+    # What a program does at its end belongs to it. The teardown behind that does not: a fork of a
+    # process with threads sometimes hangs there, where PyTorch 2.6's own are torn down.
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

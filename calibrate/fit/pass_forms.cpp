@@ -53,7 +53,7 @@ double distance(const std::vector<double>& coefficients, std::span<const Expecte
   return expected.empty() ? 0 : std::sqrt(sum / static_cast<double>(expected.size()));
 }
 
-/// As much of a form, the rest being the cost, as is not too far from what is expected.
+/// Returns as much of a form, the rest being the cost, as is not too far from what is expected.
 std::vector<double> within_bounds(const std::vector<double>& form,
                                   const std::vector<double>& cost,
                                   std::span<const ExpectedPass> expected,

@@ -72,7 +72,7 @@ double interpolated_ranks_error(double below, double above) {
 /// with the root of the doublings, and half of that below 64 KiB. It was chosen by the interval
 /// score, with 85 % coverage from 512 ranks on, on six extrapolations to 128 .. 1024 ranks of one
 /// cluster (boeschf/nccl-benchmark-on-alps-2025), whose 90 % intervals then hold 91 % of 138 times.
-/// Of another (2160 ranks of Polaris from 8 and 32), they hold 20 of 21.
+/// They hold 20 of 21 times of another cluster (2160 ranks of Polaris from 8 and 32).
 double extrapolated_ranks_error(double factor, Bytes bytes) {
   constexpr double kOfDoubling = 0.30;
   constexpr std::int64_t kSmall = std::int64_t{64} * 1024;

@@ -255,8 +255,8 @@ TEST_CASE("token-skew lab: two shapes tell no constant from a slope, and the int
   if (!data) {
     return;
   }
-  // Of 5 to 19 samples: 22.1 ms by tokens and tokens * length, 24.6 ms with a constant of 8.9 ms,
-  // least squares of either form to the slowest ranks' steps.
+  // Batches of 5 to 19 samples take 22.1 ms by tokens and tokens * length, 24.6 ms with a constant
+  // of 8.9 ms, least squares of either form to the slowest ranks' steps.
   const auto step = seed_lab_prediction(*data, {"uniform", "variable_fixed"}, "token_budget")
                         .summary.step_time_ms;
   CHECK(step.low90 < 22.1);

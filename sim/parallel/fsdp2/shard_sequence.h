@@ -24,7 +24,7 @@ enum class ShardAct {
 struct ShardEvent {
   ShardAct act = ShardAct::PreForward;
   int unit = 0;
-  /// Of Unshard: it starts from slices. Of Reshard: it leaves one.
+  /// An Unshard starts from slices; a Reshard leaves one.
   bool slice = false;
 
   bool operator==(const ShardEvent&) const = default;
@@ -65,7 +65,7 @@ class ShardSequence {
   void leave(int unit);
   /// The backward of a loss made of these forwards, in the order in which they were begun.
   void backward(std::span<const std::size_t> forwards, const ShardSwitches& switches = {});
-  /// That of the last one.
+  /// The backward of the last forward.
   void backward(const ShardSwitches& switches = {});
 
   [[nodiscard]] const std::vector<ShardEvent>& events() const { return events_; }

@@ -111,6 +111,21 @@ def test_a_prediction_is_the_fits_own():
             assert abs(sum(ratios) / len(ratios) - 1) < 0.03, ends
 
 
+def test_lost_overlap_is_what_hides_at_the_speed_of_the_draw():
+    # Three rows tell neither overlap nor more nodes: half of the draws hide nothing and have faster links.
+    table = "placement,batch,step_ms\n1,32,252\n8,32,276\n2x8,32,451\n"
+    with tempfile.TemporaryDirectory() as folder:
+        lines = imported(folder, "--preset", "bert-base", "--ask", "8x8:32", table=table).splitlines()
+        low = float(next(line for line in lines if line.startswith("8x8 ")).split()[3])
+        lows = []
+        for seed in (1, 2, 3):
+            run(STEPSIM, "run", "job.toml", "--set", "cluster.placement=8x8", "--seed", str(seed), "--json",
+                "run.json", folder=folder)  # fmt: skip
+            (one,) = json.loads(pathlib.Path(folder, "run.json").read_text())["predictions"]
+            lows.append(one["summary"]["step_time_ms"]["interval90"][0])
+        assert abs(sum(lows) / len(lows) / low - 1) < 0.05, (low, lows)
+
+
 def test_a_table_is_validated():
     with tempfile.TemporaryDirectory() as folder:
         imported(folder, "--preset", "bert-base")

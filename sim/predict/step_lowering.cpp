@@ -122,11 +122,12 @@ void StepLowering::add_model_ops(const std::vector<Op>& ops, bool forward, std::
   }
 }
 
-std::int32_t StepLowering::ddp_work(OpClass op_class, std::int64_t elements) {
-  const auto [known, is_new] =
-      ddp_work_.emplace(std::pair(op_class, elements), static_cast<std::int32_t>(work_.size()));
+std::int32_t StepLowering::ddp_work(OpClass op_class, std::int64_t elements, std::int64_t parts) {
+  const auto [known, is_new] = ddp_work_.emplace(std::tuple(op_class, elements, parts),
+                                                 static_cast<std::int32_t>(work_.size()));
   if (is_new) {
-    work_.push_back({elements_op(op_class, elements, scenario_->model.parameter_dtype), {}, 0});
+    work_.push_back(
+        {elements_op(op_class, elements, scenario_->model.parameter_dtype), {}, 0, parts});
   }
   return known->second;
 }
@@ -158,7 +159,7 @@ double StepLowering::priced(const Op& op, const BatchShape& batch, std::size_t& 
 void StepLowering::price_ddp(Work& work) {
   if (!work.group) {
     std::size_t group = 0;
-    work.seconds = priced(work.op, {}, group);
+    work.seconds = static_cast<double>(work.parts) * priced(work.op, {}, group);
     work.group = group;
   }
 }
@@ -325,13 +326,19 @@ MicroBatchWork StepLowering::micro_batch(const PricedBatch& batch,
   };
   hold_up(work.forward, rank.forward);
   hold_up(work.backward, rank.backward);
+  work.copy_input = copy_input(shape, factors);
+  return work;
+}
+
+Kernel StepLowering::copy_input(const BatchShape& shape, const CostFactors& factors) const {
+  Kernel copy;
   if (scenario_->host.copy_bytes_per_s > 0) {
     constexpr double kTokenBytes = 16;  // A token id and an element of the mask, 8 bytes each.
-    work.copy_input.launch = launch(factors);
-    work.copy_input.work = bounded_duration(kTokenBytes * static_cast<double>(input_tokens(shape)) /
-                                            scenario_->host.copy_bytes_per_s);
+    copy.launch = launch(factors);
+    copy.work = bounded_duration(kTokenBytes * static_cast<double>(input_tokens(shape)) /
+                                 scenario_->host.copy_bytes_per_s);
   }
-  return work;
+  return copy;
 }
 
 MicroBatchWork StepLowering::numbered(const BatchShape& shape) const {
@@ -391,11 +398,50 @@ RankStep StepLowering::fold(const PricedBatch& batch,
   return step;
 }
 
+LockstepWork StepLowering::fold(std::span<const PricedBatch* const> batches,
+                                std::span<const BatchShape> shapes,
+                                const LockstepSchedule& schedule,
+                                const CostFactors& factors,
+                                std::span<const RankFactors> ranks) const {
+  const bool one_clock = host_is_device();
+  const Duration launch = one_clock ? Duration::zero() : this->launch(factors);
+  LockstepWork folded;
+  std::vector<std::vector<Duration>> time;  // [micro-batch][work]
+  for (std::size_t m = 0; m < batches.size(); ++m) {
+    time.push_back(times(*batches[m], factors, ranks[m]));
+    folded.data.push_back(collate(*batches[m], factors, ranks[m].compute));
+    const Kernel copy = copy_input(shapes[m], factors);
+    folded.copies.push_back(op_span(one_clock ? Duration::zero() : copy.launch, copy.work));
+  }
+  std::vector<RankFactors> stalls(ranks.begin(), ranks.end());
+  folded.stretches.reserve(schedule.stretches.size());
+  for (const LockstepStretch& stretch : schedule.stretches) {
+    RankFactors& rank = stalls[at(stretch.micro_batch)];
+    const std::vector<Duration>& lasting = time[at(stretch.micro_batch)];
+    Span span;
+    for (const std::int32_t one : stretch.work) {
+      Span op = op_span(launch, lasting[at(one)]);
+      if (at(one) < model_work_) {
+        // What holds up a pass holds up its first op of the model, as in micro_batch().
+        const PassStall stall =
+            std::exchange(stretch.phase == Phase::Forward ? rank.forward : rank.backward, {});
+        op = op_span((one_clock ? Duration::zero() : launch + stall.host),
+                     lasting[at(one)] + stall.device);
+      }
+      span = then(span, op);
+      (void)bounded(span.host + span.critical);
+    }
+    folded.stretches.push_back(span);
+  }
+  return folded;
+}
+
 Kernel StepLowering::ddp_kernel(OpClass op_class,
                                 std::int64_t elements,
                                 const CostFactors& factors,
-                                double compute_factor) {
-  const std::int32_t number = ddp_work(op_class, elements);
+                                double compute_factor,
+                                std::int64_t parts) {
+  const std::int32_t number = ddp_work(op_class, elements, parts);
   Work& work = work_[at(number)];
   price_ddp(work);
   const double group = *work.group < factors.group.size() ? factors.group[*work.group] : 1;

@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "costmodel/compute/cost_model.h"
 #include "costmodel/network/interference.h"
+#include "sim/parallel/lockstep.h"
 #include "sim/parallel/step_schedule.h"
 #include "sim/parallel/step_work.h"
 #include "sim/scenario/scenario.h"
@@ -121,17 +124,27 @@ class StepLowering {
                               const StepSchedule& schedule,
                               const CostFactors& factors,
                               RankFactors rank) const;
+  /// A step of one rank, folded into the stretches of a schedule, with a batch, its shape and what
+  /// slows it for each micro-batch. Raises InputError as above.
+  [[nodiscard]] LockstepWork fold(std::span<const PricedBatch* const> batches,
+                                  std::span<const BatchShape> shapes,
+                                  const LockstepSchedule& schedule,
+                                  const CostFactors& factors,
+                                  std::span<const RankFactors> ranks) const;
 
   /// Returns the number of a piece of DDP's own work: a copy, a zeroing or an optimizer over so
-  /// many elements.
-  [[nodiscard]] std::int32_t ddp_work(OpClass op_class, std::int64_t elements);
+  /// many elements, `parts` times.
+  [[nodiscard]] std::int32_t ddp_work(OpClass op_class,
+                                      std::int64_t elements,
+                                      std::int64_t parts = 1);
   /// Prices all of DDP's work of that class that has a number by now.
   void price_ddp_work(OpClass op_class);
   /// Returns one kernel of DDP's own work, on a rank with these factors.
   [[nodiscard]] Kernel ddp_kernel(OpClass op_class,
                                   std::int64_t elements,
                                   const CostFactors& factors,
-                                  double compute_factor);
+                                  double compute_factor,
+                                  std::int64_t parts = 1);
 
   /// Whether a piece of work is the model's; else it is DDP's own.
   [[nodiscard]] bool is_of_model(std::int32_t work) const {
@@ -177,11 +190,13 @@ class StepLowering {
     Op op;
     std::optional<std::size_t> group;  ///< Empty until it is priced.
     double seconds = 0;                ///< DDP's own: its price does not depend on the batch.
+    std::int64_t parts = 1;            ///< DDP's own: it is the op so many times.
   };
 
   void add_model_ops(const std::vector<Op>& ops, bool forward, std::vector<Op>& kinds);
   [[nodiscard]] double priced(const Op& op, const BatchShape& batch, std::size_t& group);
   void price_ddp(Work& work);
+  [[nodiscard]] Kernel copy_input(const BatchShape& shape, const CostFactors& factors) const;
   [[nodiscard]] PricedBatch price_ops(const BatchShape& batch, bool with_ddp);
   /// The host is busy for so long with every kernel.
   [[nodiscard]] Duration launch(const CostFactors& factors) const;
@@ -201,7 +216,7 @@ class StepLowering {
   std::vector<LoweredOp> ops_;  ///< Forward, then backward.
   std::vector<Work> work_;
   std::size_t model_work_ = 0;  ///< How many of `work_` are the model's; they come first.
-  std::map<std::pair<OpClass, std::int64_t>, std::int32_t> ddp_work_;
+  std::map<std::tuple<OpClass, std::int64_t, std::int64_t>, std::int32_t> ddp_work_;
   std::size_t collate_group_ = 0;
   std::vector<ErrorGroup> groups_;
   std::map<std::string, ExtrapolationNote> notes_;

@@ -80,24 +80,43 @@ std::vector<double> StepPricer::collective_draws() const {
   });
 }
 
+/// A memory-bound pass over so many bytes as a copy of elements, which reads and writes each once,
+/// in so many parts.
+std::pair<std::int64_t, std::int64_t> StepPricer::memory_pass(double bytes) const {
+  const auto element = static_cast<double>(element_size(scenario().model.parameter_dtype));
+  const double count = std::max(1.0, std::ceil(bytes / (2 * element)));
+  // A large pass costs as much as several over parts, which stay within measured sizes.
+  constexpr double kPart = 1 << 28;
+  const double parts = std::ceil(count / kPart);
+  return {static_cast<std::int64_t>(std::ceil(count / parts)), static_cast<std::int64_t>(parts)};
+}
+
+StepPrices StepPricer::numbered_prices(const CostFactors& factors, double common) {
+  StepPrices prices = ddp_prices(factors, common);
+  const auto numbered = [this](OpClass op_class, std::int64_t elements, std::int64_t parts) {
+    (void)ddp_kernel(op_class, elements, {}, 1, parts);  // It is priced.
+    Kernel kernel;
+    kernel.label = ddp_work(op_class, elements, parts);
+    return kernel;
+  };
+  prices.elements = [numbered](OpClass op_class, std::int64_t count, double) {
+    return numbered(op_class, count, 1);
+  };
+  prices.memory = [this, numbered](double bytes, double) {
+    const auto [elements, parts] = memory_pass(bytes);
+    return numbered(OpClass::GradientCopyIn, elements, parts);
+  };
+  return prices;
+}
+
 StepPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {
   StepPrices prices;
   prices.elements = [this, factors](OpClass op_class, std::int64_t count, double slowness) {
     return ddp_kernel(op_class, count, factors, slowness);
   };
   prices.memory = [this, factors](double bytes, double slowness) {
-    // A copy of n elements reads and writes each once.
-    const auto element = static_cast<double>(element_size(scenario().model.parameter_dtype));
-    const double count = std::max(1.0, std::ceil(bytes / (2 * element)));
-    // A large pass costs as much as several over parts, which stay within measured sizes.
-    constexpr double kPart = 1 << 28;
-    const double parts = std::ceil(count / kPart);
-    Kernel kernel = ddp_kernel(OpClass::GradientCopyIn,
-                               static_cast<std::int64_t>(std::ceil(count / parts)),
-                               factors,
-                               slowness);
-    kernel.work = bounded_duration(to_seconds(kernel.work) * parts);
-    return kernel;
+    const auto [elements, parts] = memory_pass(bytes);
+    return ddp_kernel(OpClass::GradientCopyIn, elements, factors, slowness, parts);
   };
   prices.transfer = [this, factors, common](
                         CollectiveKind kind, double bytes, const RankGroup& group) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "costmodel/network/collective_pricer.h"
@@ -35,6 +36,8 @@ class StepPricer : public StepLowering {
   /// Costs of DDP's own work; they refer to this pricer and must not outlive it. `common`: a factor
   /// on all collectives.
   [[nodiscard]] StepPrices ddp_prices(const CostFactors& factors, double common);
+  /// The same, but kernels have the numbers of their work for labels and take no time.
+  [[nodiscard]] StepPrices numbered_prices(const CostFactors& factors, double common);
 
   /// The shared error of all collectives priced so far, weighted by their times.
   [[nodiscard]] double collective_error() const {
@@ -49,6 +52,8 @@ class StepPricer : public StepLowering {
   }
 
  private:
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> memory_pass(double bytes) const;
+
   const CollectivePricer& pricer_;
   double slowed_;
   double priced_seconds_ = 0;

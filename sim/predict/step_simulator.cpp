@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/compute/shared_cores.h"
 #include "sim/engine/time_limit.h"
 #include "sim/parallel/closed_form.h"
@@ -22,6 +23,7 @@ StepSimulator::StepSimulator(
       clocks_(at(run.scenario().ranks)),
       lasting_speed_(at(run.scenario().ranks), 1.0),
       iterations_(run.reduced().iterations()),
+      in_lockstep_(!engine && run.reduced().in_lockstep()),
       loader_(run.scenario().loader, run.scenario().ranks) {
   if (noise_ != nullptr && run.scenario().noise.rank_speed > 0) {
     const LogNormal lasting = of_mean_one(run.scenario().noise.rank_speed);
@@ -38,7 +40,13 @@ StepTimeline StepSimulator::next(bool record_spans) {
   if (run_.loads().cores > 0) {
     share_cores();
   }
-  StepTimeline timeline = engine_plays_ || record_spans ? play_program(record_spans) : play_plain();
+  std::optional<StepTimeline> in_lockstep;
+  if (in_lockstep_ && !record_spans) {
+    in_lockstep = play_lockstep_schedule();
+  }
+  StepTimeline timeline = in_lockstep                     ? std::move(*in_lockstep)
+                          : engine_plays_ || record_spans ? play_program(record_spans)
+                                                          : play_plain();
   clocks_ = timeline.clocks;
   for (const RankClock& clock : clocks_) {
     (void)bounded(std::max(clock.host, clock.device));
@@ -184,9 +192,76 @@ RankWork StepSimulator::rank_work(int rank) {
   return work;
 }
 
+/// Builds the program of this step with numbers of work in place of times, and keeps its schedule.
+void StepSimulator::find_lockstep() {
+  IterationSequence sequence = run_.reduced().iterations();
+  StepWork step = run_.reduced().step_without_work(step_, sequence);
+  for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
+    RankWork& work = step.ranks.emplace_back();
+    work.owned_elements = run_.reduced().owned()[at(rank)];
+    work.micro_batches.assign(step.iterations.size(), run_.pricer().numbered(run_.batch(0).shape));
+  }
+  run_.pricer().begin_step(step_);
+  const StepPrices prices = run_.pricer().numbered_prices(factors_, common_);
+  lockstep_ = lockstep_schedule(run_.reduced().program(prices, step));
+  in_lockstep_ = lockstep_.has_value();
+}
+
+std::optional<StepTimeline> StepSimulator::play_lockstep_schedule() {
+  if (step_ == 0 || step_ == std::max(1, run_.scenario().warmup_steps)) {
+    find_lockstep();  // Some prices of the steps before are refused from here on.
+  }
+  if (!in_lockstep_) {
+    return std::nullopt;
+  }
+  const auto before = noise_ != nullptr ? std::optional(*noise_) : std::nullopt;
+  const std::size_t micro = at(run_.scenario().ddp.accumulation_steps);
+  std::vector<LockstepWork> ranks;
+  for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
+    const double slowness = slowness_of(rank);
+    std::vector<const PricedBatch*> batches;
+    std::vector<BatchShape> shapes;
+    std::vector<RankFactors> factors;
+    for (std::size_t m = 0; m < micro; ++m) {
+      const std::size_t batch = (at(step_) * at(run_.scenario().ranks) + at(rank)) * micro + m;
+      batches.push_back(&run_.priced_batch(batch));
+      shapes.push_back(run_.batch(batch).shape);
+      factors.push_back(factors_of(batch, rank, slowness));
+    }
+    ranks.push_back(run_.pricer().fold(batches, shapes, *lockstep_, factors_, factors));
+    if (run_.differs_by(Change::NoData)) {
+      ranks.back().data.assign(micro, Duration::zero());
+    }
+  }
+  const std::vector<Duration> transfers = drawn_transfers(lockstep_->program.program);
+  const auto played =
+      play_lockstep(*lockstep_, ranks, transfers, run_.reduced().engine_rules(factors_), clocks_);
+  if (!played) {
+    if (noise_ != nullptr) {
+      *noise_ = *before;  // The engine draws the same.
+    }
+    return std::nullopt;
+  }
+  (void)run_.reduced().step_without_work(step_, iterations_);
+  return timeline_of(*played, lockstep_->program);
+}
+
+/// [collective] How long its transfer takes in this step.
+std::vector<Duration> StepSimulator::drawn_transfers(const Program& program) {
+  const std::vector<double>& spread = run_.reduced().all_reduce_spread();
+  return mapped(program.collectives, [&](const Collective& collective) {
+    if (run_.differs_by(Change::FreeCommunication)) {
+      return Duration::zero();
+    }
+    return noise_ != nullptr && !spread.empty()
+               ? bounded_duration(to_seconds(collective.transfer) * noise_->from(spread))
+               : collective.transfer;
+  });
+}
+
 StepTimeline StepSimulator::play_program(bool record_spans) {
   const Scenario& scenario = run_.scenario();
-  if (run_.reduced().plain() || !engine_) {
+  if (run_.reduced().plain() || in_lockstep_ || !engine_) {
     // Plain steps leave nothing behind but the clocks.
     engine_.emplace(run_.reduced().engine_rules(factors_), clocks_);
   }
@@ -203,13 +278,9 @@ StepTimeline StepSimulator::play_program(bool record_spans) {
   }
   run_.pricer().begin_step(step_);
   StepProgram program = run_.reduced().program(prices_, step);
-  for (Collective& collective : program.program.collectives) {
-    if (run_.differs_by(Change::FreeCommunication)) {
-      collective.transfer = Duration::zero();
-    } else if (noise_ != nullptr && !run_.reduced().all_reduce_spread().empty()) {
-      collective.transfer = bounded_duration(to_seconds(collective.transfer) *
-                                             noise_->from(run_.reduced().all_reduce_spread()));
-    }
+  const std::vector<Duration> transfers = drawn_transfers(program.program);
+  for (std::size_t i = 0; i < transfers.size(); ++i) {
+    program.program.collectives[i].transfer = transfers[i];
   }
   const ExecutionTrace played = engine_->play(program.program, record_spans);
   for (int rank = 0; rank < scenario.ranks; ++rank) {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "sim/parallel/lockstep.h"
 #include "sim/predict/draws/noise.h"
 #include "sim/predict/loader.h"
 #include "sim/predict/run/run.h"
@@ -10,7 +11,8 @@
 namespace stepsim {
 
 /// Plays the steps of a run one after another. Steps of plain runs are played by the recurrence,
-/// without noise: a DrawPlayer has that. All others are played by the engine.
+/// without noise: a DrawPlayer has that. Those of sharded training are played in lockstep where
+/// they may be, and all others by the engine.
 class StepSimulator {
  public:
   /// `factors`: errors of the costs; `common`: a factor on all of them; `noise`: null for none.
@@ -29,6 +31,10 @@ class StepSimulator {
  private:
   [[nodiscard]] StepTimeline play_plain();
   [[nodiscard]] StepTimeline play_program(bool record_spans);
+  /// None: the engine has to play this step.
+  [[nodiscard]] std::optional<StepTimeline> play_lockstep_schedule();
+  void find_lockstep();
+  [[nodiscard]] std::vector<Duration> drawn_transfers(const Program& program);
   [[nodiscard]] RankWork rank_work(int rank);
   [[nodiscard]] MicroBatchWork micro_batch(int rank, int number, double slowness);
   /// Draws the slowness of one rank in this step.
@@ -55,6 +61,8 @@ class StepSimulator {
   std::optional<Engine> engine_;
   IterationSequence iterations_;
   StepPrices prices_;
+  bool in_lockstep_;
+  std::optional<LockstepSchedule> lockstep_;  ///< Of this step and of those after it.
   Loader loader_;
 };
 

@@ -84,18 +84,21 @@ void engine(benchmark::State& state) {
 
 /// scenarios/engines_step.toml: 10 steps of 12 buckets; what simulators that send every message
 /// need 0.56 to 1.9 s for at 64 ranks. range(1): 0 closed form, 1 engine, 2 engine with
-/// interference.
+/// interference; the same model under FSDP2, 3 in lockstep, 4 by the engine.
 void engines_step(benchmark::State& state) {
   std::vector<std::string> overrides = {"cluster.ranks=" + std::to_string(state.range(0))};
   if (state.range(1) == 2) {
     overrides.emplace_back("interference.strength=0.3");
+  }
+  if (state.range(1) >= 3) {
+    overrides.emplace_back("parallel.kind=fsdp2");
   }
   const Scenario scenario =
       read_scenario(test::source_root() + "/scenarios/engines_step.toml", overrides);
   Run run(scenario, scenario.policies.front(), scenario_profile(scenario));
   double last_end = 0;
   for (auto _ : state) {
-    StepSimulator simulator(run, {}, 1, nullptr, state.range(1) == 1);
+    StepSimulator simulator(run, {}, 1, nullptr, state.range(1) == 1 || state.range(1) == 4);
     for (int step = 0; step < scenario.steps; ++step) {
       const StepTimeline timeline = simulator.next();
       last_end = to_ms(timeline.ranks.back().end.time_since_epoch());
@@ -147,7 +150,7 @@ BENCHMARK(engine)
     ->ArgsProduct({{8, 64, 1024}, {0, 1}})
     ->ArgNames({"", "interference"})
     ->Unit(benchmark::kMicrosecond);
-BENCHMARK(engines_step)->ArgsProduct({{8, 64}, {0, 1, 2}})->Unit(benchmark::kMillisecond);
+BENCHMARK(engines_step)->ArgsProduct({{8, 64}, {0, 1, 2, 3, 4}})->Unit(benchmark::kMillisecond);
 BENCHMARK(closed_form)->Arg(8)->Arg(64)->Arg(1024)->Unit(benchmark::kMicrosecond);
 BENCHMARK(event_queue_hold)->Arg(16)->Arg(256)->Arg(4096);
 

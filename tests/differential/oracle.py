@@ -152,6 +152,9 @@ class Model:
         self.dtype = model.get("dtype", "f32")
         self.parameter_dtype = model.get("parameter_dtype", "f32")
         self.element_bytes = ELEMENT_BYTES[self.parameter_dtype]
+        self.names = [row[0] for row in rows] if "tensors" in model else None
+        self.shapes = ([[int(n) for n in row[1].split("x")] for row in rows] if "tensors" in model
+                       else [[n] for n in self.elements])
         self.bytes = [n * self.element_bytes for n in self.elements]
 
 
@@ -240,8 +243,9 @@ def doublings(count):
     return rounds
 
 
-def over_links(topology, ranks, per_node, size, broadcast=False):
-    """Nanoseconds of an all-reduce or a broadcast of `size` bytes by closed forms over links."""
+def over_links(topology, ranks, per_node, size, broadcast=False, half=False):
+    """Nanoseconds of an all-reduce or a broadcast of `size` bytes by closed forms over links. `half`:
+    of a gather or a reduce-scatter, which goes around a ring once."""
     if ranks == 1:
         return 0
     n, g, m = ranks, per_node, ranks // per_node
@@ -252,7 +256,7 @@ def over_links(topology, ranks, per_node, size, broadcast=False):
         share = node / g
 
     # How often a ring is gone around, and how often a rank sends the message.
-    rounds, sent = (1, 1) if broadcast else (2, 2 * (n - 1) / n)
+    rounds, sent = (1, 1) if broadcast else (1, (n - 1) / n) if half else (2, 2 * (n - 1) / n)
 
     def ring(count, bytes_, latency, bandwidth):
         return 2 * (count - 1) * latency + 2 * (count - 1) / count * bytes_ / bandwidth if count > 1 else 0
@@ -391,6 +395,7 @@ class Rank:
 
     def __init__(self, launch, host_is_device, factor):
         self.host = self.device = 0
+        self.streams = {}  # Beside the device's own.
         self.launch = 0 if host_is_device else launch
         self.host_is_device = host_is_device
         self.factor = factor
@@ -459,6 +464,10 @@ class Oracle:
                 rank.run(self.costs.copy_in(self.model.elements[tensor]))
             launches.append(rank.ready())
         return launches
+
+    def extra(self):
+        """Further facts of an answer."""
+        return {}
 
     def all_reduces(self, buckets, launches):
         """Returns (start, end) of each: from when the last rank is there, one after another."""
@@ -546,17 +555,18 @@ class Oracle:
         return rows, reductions
 
 
-def predict(tables, files=None, profile=None):
+def predict(tables, files=None, profile=None, make=None):
     """The answer to a scenario.
 
     Args:
         tables: The scenario's TOML tables, as a dict.
         files: {name: text} of the files that it names.
         profile: The profile, as its JSON reads; None: the scenario has times of its own.
+        make: The class that plays its kind of parallelism; None: DDP's.
     """
     global halfway
     halfway = False
-    oracle = Oracle(tables, files or {}, profile)
+    oracle = (make or Oracle)(tables, files or {}, profile)
     steps, warmup = tables["scenario"]["steps"], tables["scenario"].get("warmup_steps", 0)
     rows, step_ns, exposed, waiting, communication, hidden, useful, padded = [], [], 0, 0, 0, 0, 0, 0
     for number_ in range(steps):
@@ -581,4 +591,4 @@ def predict(tables, files=None, profile=None):
         "communication_ms": communication / steady / 1e6,
         "overlap": hidden / communication if communication else 0,
         "padding": 1 - useful / padded,
-    }
+    } | oracle.extra()

@@ -222,6 +222,79 @@ def random_scenario(seed):
     return {"tables": tables, "files": files, "profile": profile}
 
 
+def random_sharded(seed):
+    """A random scenario of FSDP2: a root around blocks, or one unit."""
+    scenario = random_scenario(seed)
+    rng = random.Random(-1 - seed)
+    tables, files, profile = (scenario[name] for name in ("tables", "files", "profile"))
+    cluster, ddp = tables["cluster"], tables["ddp"]
+    micro = ddp.get("accumulation_steps", 1)
+    tables["ddp"] = {"accumulation_steps": micro} if micro > 1 else {}
+    ranks = cluster["ranks"]
+    if "tensors.csv" in files:
+        head, *rows = files["tensors.csv"].split()
+        ends = [rng.randint(0, len(rows) // 2) for _ in range(2)]
+        size = rng.randint(1, 4)
+        named = []
+        for i, row in enumerate(rows):
+            inside = ends[0] <= i < len(rows) - ends[1]
+            name = f"layers.{(i - ends[0]) // size}.t{i}" if inside else f"t{i}"
+            named.append(name + row[row.index(","):])
+        files["tensors.csv"] = "\n".join([head] + named) + "\n"
+        elements = [math.prod(map(int, row.split(",")[1].split("x"))) for row in rows]
+        # Rows are padded to the ranks.
+        elements = [n + ranks * n // int(row.split(",")[1].split("x")[0]) for n, row in zip(elements, rows)]
+    else:
+        elements = [tables["model"]["block_elements"] + ranks] * tables["model"]["layers"]
+    total = 8 * sum(elements)
+    for key in ("all_reduce", "topology", "ranks_per_node"):
+        cluster.pop(key, None)
+    if profile:
+        profile["collectives"] = []
+        profile["ops"] = [one for one in profile["ops"] if one["op"] not in ("gradient_copy_in", "optimizer")]
+        stored = tables["model"].get("parameter_dtype", "f32")
+        profile["ops"] += [entry(rng, name, "forward", stored, 3 * total, 10 ** rng.uniform(-7, -3))
+                           for name in ("gradient_copy_in", "optimizer")]
+    replicas = rng.choice([n for n in range(1, ranks + 1) if ranks % n == 0]) if rng.random() < 0.4 else 1
+    parallel = {"kind": "fsdp2"}
+    while True:
+        random_network(rng, cluster, total, profile)
+        if "topology" in cluster:
+            break
+        if replicas == 1:  # Only links have prices for other numbers of ranks.
+            break
+        cluster.pop("all_reduce", None)
+        if profile:
+            profile["collectives"] = []
+    cluster.pop("ranks_per_node", None)
+    if "topology" in cluster:
+        cluster["topology"] = {key: value for key, value in cluster["topology"].items() if key.startswith("intra")}
+        cluster["topology"]["algorithm"] = "ring"
+    if profile and profile["host"]["host_is_device"] and rng.random() < 0.5:
+        cluster["communicator"] = "gloo"
+        if rng.random() < 0.3:
+            parallel["async_unshard"] = True
+    if replicas > 1:
+        parallel["replicas"] = replicas
+    if rng.random() < 0.2:
+        parallel["units"] = "model"
+    for key, share, values in (
+            ("reshard_after_forward", 0.4, ["true", "false"]), ("param_dtype", 0.4, ["bf16", "f32"]),
+            ("reduce_dtype", 0.4, ["bf16", "f32"]), ("reduce_buffers", 0.3, [2, 3]),
+            ("separate_reduce_group", 0.3, [True])):
+        if rng.random() < share:
+            parallel[key] = rng.choice(values)
+    if micro > 1 and rng.random() < 0.7:
+        parallel["accumulation"] = rng.choice(["no_sync", "keep", "keep_no_sync"])
+    tables["parallel"] = parallel
+    tables["host"] = tables.get("host", {}) | {
+        key: time_text(rng, 0.1, 3000) for key in (
+            "unit_forward", "unit_forward_tensor", "unit_backward", "unit_backward_tensor", "sharded_tensor")}
+    if rng.random() < 0.3:
+        tables["host"]["enqueue"] = time_text(rng, 0.1, 100)
+    return scenario
+
+
 # ---- Files.
 
 def toml_value(value):

@@ -164,6 +164,7 @@ std::optional<KeyRefusal> Fsdp2::refusal(const ParallelJob& job) const {
 ParallelFacts Fsdp2::facts(const ParallelJob& job) const {
   ParallelFacts facts;
   facts.iterations.rebuilds = false;
+  facts.alike = true;
   facts.communicators = fsdp2_communicators(
       options_of(job), static_cast<int>(job.own.integer(kSliceRanks)), job.gloo);
   for (const Bucket& unit : buckets(job).rebuilt) {

@@ -99,6 +99,12 @@ StepProgram ReducedStep::program(const StepPrices& prices, const StepWork& step)
   return scenario_.parallel->program(parallel_job(scenario_), parts_, host_, prices, step);
 }
 
+bool ReducedStep::in_lockstep() const {
+  const EngineRules rules = engine_rules({});
+  return facts_.alike && work_is_plain(scenario_) && !rules.interference.active() &&
+         rules.queue_depth == 0;
+}
+
 /// Builds the programs of the first steps for one rank, with numbers of work in place of times, and
 /// keeps their schedules if the recurrence knows all of them.
 void ReducedStep::find_plain_steps() {

@@ -48,6 +48,9 @@ class ReducedStep {
   /// Whether the max-plus recurrence plays the steps. It does where their programs hold nothing
   /// else than it knows; see schedule_of().
   [[nodiscard]] bool plain() const { return !plain_steps_.empty(); }
+  /// Whether play_lockstep() may play the steps: their programs are alike, and nothing that changes
+  /// rates or holds a host belongs to the run.
+  [[nodiscard]] bool in_lockstep() const;
   /// The first step and all others; empty unless plain().
   [[nodiscard]] const std::vector<PlainStep>& plain_steps() const { return plain_steps_; }
 

@@ -1,0 +1,335 @@
+#include "sim/parallel/lockstep.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "costmodel/base/index.h"
+#include "sim/engine/time_limit.h"
+
+namespace stepsim {
+namespace {
+
+/// Whether two ranks do the same, but for the group that a collective is among.
+bool alike(const Instruction& a, const Instruction& b) {
+  const bool meets =
+      a.kind == Opcode::Collective || a.kind == Opcode::StreamWait || a.kind == Opcode::HostWait;
+  return a.kind == b.kind && a.stream == b.stream && a.phase == b.phase && a.label == b.label &&
+         a.host == b.host && a.latency == b.latency && a.work == b.work &&
+         (meets || a.index == b.index);
+}
+
+/// Turns the instructions of all ranks into moves, from the first to the last.
+class LockstepReader {
+ public:
+  explicit LockstepReader(StepProgram program)
+      : ranks_(std::exchange(program.program.ranks, {})),
+        calls_(program.program.collectives.size(), -1),
+        recorded_(at(program.program.events), false) {
+    schedule_.program = std::move(program);
+  }
+
+  std::optional<LockstepSchedule> read() {
+    const std::size_t count = ranks_.front().size();
+    if (std::ranges::any_of(ranks_, [&](const auto& rank) { return rank.size() != count; })) {
+      return std::nullopt;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      for (const auto& rank : ranks_) {
+        if (!alike(rank[i], ranks_.front()[i])) {
+          return std::nullopt;
+        }
+      }
+      if (!take(i)) {
+        return std::nullopt;
+      }
+    }
+    schedule_.program.program.ranks.resize(ranks_.size());
+    return std::move(schedule_);
+  }
+
+ private:
+  bool take(std::size_t i) {
+    const Instruction& in = ranks_.front()[i];
+    LockstepMove move{in.kind, in.stream, in.phase, in.index, in.host, in.latency, in.work};
+    switch (in.kind) {
+      case Opcode::HostUntil:
+        return false;
+      case Opcode::HostSync:
+        if (in.stream != kComputeStream) {
+          return false;  // What it holds up would be told apart from other waits.
+        }
+        break;
+      case Opcode::Host:
+      case Opcode::Mark:
+        break;
+      case Opcode::Work:
+        return take_work(in, move);
+      case Opcode::Collective:
+        if (in.stream == kNoStream) {
+          return false;
+        }
+        move.index = call(i);
+        break;
+      case Opcode::StreamWait:
+      case Opcode::HostWait:
+        move.index = awaited(i);
+        if (move.index < 0) {
+          return false;
+        }
+        break;
+      case Opcode::Record:
+        recorded_[at(in.index)] = true;
+        break;
+      case Opcode::EventWait:
+        if (!recorded_[at(in.index)]) {
+          return false;
+        }
+        break;
+    }
+    schedule_.moves.push_back(move);
+    return true;
+  }
+
+  bool take_work(const Instruction& in, LockstepMove& move) {
+    if (in.phase == Phase::Data) {
+      // The host has built the batch by the instruction before, which takes no time here.
+      move.index = schedule_.micro_batches++;
+      schedule_.moves.push_back(move);
+      return true;
+    }
+    if (in.label < 0) {
+      move.index = -1;
+      schedule_.moves.push_back(move);
+      return true;
+    }
+    if (in.work != Duration::zero() || in.host != Duration::zero() ||
+        in.latency != Duration::zero()) {
+      return false;  // A time that would be lost.
+    }
+    const bool goes_on = !schedule_.moves.empty() && schedule_.moves.back().kind == Opcode::Work &&
+                         schedule_.moves.back().phase == in.phase &&
+                         schedule_.moves.back().stream == in.stream &&
+                         schedule_.moves.back().index >= 0;
+    if (!goes_on) {
+      move.index = static_cast<std::int32_t>(schedule_.stretches.size());
+      schedule_.stretches.push_back({std::max(0, schedule_.micro_batches - 1), in.phase, {}});
+      schedule_.moves.push_back(move);
+    }
+    schedule_.stretches.back().work.push_back(in.label);
+    return true;
+  }
+
+  /// Numbers the collectives that the ranks call together.
+  std::int32_t call(std::size_t i) {
+    const auto number = static_cast<std::int32_t>(schedule_.collectives.size());
+    std::vector<std::int32_t>& called = schedule_.collectives.emplace_back();
+    for (const auto& rank : ranks_) {
+      called.push_back(rank[i].index);
+      calls_[at(rank[i].index)] = number;
+    }
+    return number;
+  }
+
+  /// The number of the collectives that the ranks wait for together; -1: they have not been called
+  /// together.
+  [[nodiscard]] std::int32_t awaited(std::size_t i) const {
+    const std::int32_t number = calls_[at(ranks_.front()[i].index)];
+    if (number < 0) {
+      return -1;
+    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      if (schedule_.collectives[at(number)][r] != ranks_[r][i].index) {
+        return -1;
+      }
+    }
+    return number;
+  }
+
+  std::vector<std::vector<Instruction>> ranks_;
+  std::vector<std::int32_t> calls_;  ///< [collective] its number in the order of the calls.
+  std::vector<bool> recorded_;       ///< [event]
+  LockstepSchedule schedule_;
+};
+
+/// Plays one step.
+class LockstepPlayer {
+ public:
+  LockstepPlayer(const LockstepSchedule& schedule,
+                 std::span<const LockstepWork> work,
+                 std::span<const Duration> transfers,
+                 const EngineRules& rules,
+                 std::span<const RankClock> clocks)
+      : schedule_(schedule),
+        work_(work),
+        transfers_(transfers),
+        rules_(rules),
+        ranks_(clocks.size()),
+        free_(rules.communicators.size(), SimTime::min()),
+        is_timed_(schedule.program.program.collectives.size(), false) {
+    const Program& program = schedule.program.program;
+    trace_.ranks.resize(clocks.size());
+    trace_.collectives.resize(program.collectives.size());
+    for (CollectiveTrace& collective : trace_.collectives) {
+      collective.arrival.assign(clocks.size(), SimTime::max());
+      collective.last_arrival = SimTime::min();
+    }
+    for (std::size_t r = 0; r < clocks.size(); ++r) {
+      ranks_[r].host = clocks[r].host;
+      ranks_[r].streams.fill(SimTime::min());
+      ranks_[r].streams[kComputeStream] = clocks[r].device;
+      ranks_[r].events.resize(at(program.events));
+      trace_.ranks[r].marks.resize(at(program.marks));
+      trace_.ranks[r].waited.resize(at(program.marks));
+    }
+  }
+
+  std::optional<ExecutionTrace> play() {
+    for (const LockstepMove& move : schedule_.moves) {
+      for (std::size_t r = 0; r < ranks_.size(); ++r) {
+        make(move, r);
+      }
+      if (move.kind == Opcode::Collective && !transfer(schedule_.collectives[at(move.index)])) {
+        return std::nullopt;
+      }
+    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      trace_.ranks[r].host_end = ranks_[r].host;
+      trace_.ranks[r].device_end = ranks_[r].streams[kComputeStream];
+    }
+    return std::move(trace_);
+  }
+
+ private:
+  struct Rank {
+    SimTime host;
+    std::array<SimTime, kStreams> streams;  ///< The end of all that has been enqueued.
+    std::vector<SimTime> events;
+  };
+
+  void make(const LockstepMove& move, std::size_t rank) {
+    Rank& state = ranks_[rank];
+    SimTime& free = state.streams[move.stream];
+    switch (move.kind) {
+      case Opcode::Host:
+        state.host = bounded(state.host + move.host);
+        break;
+      case Opcode::HostWait:
+        state.host = std::max(state.host + move.host, awaited(move, rank).end + move.latency);
+        break;
+      case Opcode::HostSync:
+        state.host = std::max(state.host + move.host, free + move.latency);
+        break;
+      case Opcode::Work:
+        work(move, rank);
+        break;
+      case Opcode::Collective: {
+        CollectiveTrace& collective = trace_.collectives[at(called(move, rank))];
+        const SimTime arrival = std::max(free, state.host + move.latency);
+        collective.arrival[rank] = arrival;
+        collective.last_arrival = std::max(collective.last_arrival, arrival);
+        state.host = bounded(state.host + move.host);
+        break;
+      }
+      case Opcode::StreamWait: {
+        const CollectiveTrace& collective = awaited(move, rank);
+        if (move.stream == kComputeStream && collective.last_arrival > free) {
+          trace_.ranks[rank].waiting_for_ranks += collective.last_arrival - free;
+        }
+        pass(rank, move.stream, Phase::Wait, std::max(free, collective.end + move.latency));
+        state.host += move.host;
+        break;
+      }
+      case Opcode::Record:
+        state.events[at(move.index)] = free;
+        break;
+      case Opcode::EventWait:
+        pass(rank, move.stream, move.phase, std::max(free, state.events[at(move.index)]));
+        break;
+      case Opcode::Mark:
+        trace_.ranks[rank].marks[at(move.index)] = free;
+        trace_.ranks[rank].waited[at(move.index)] =
+            trace_.ranks[rank].phases[static_cast<std::size_t>(Phase::Wait)];
+        break;
+      case Opcode::HostUntil:
+        break;  // No schedule has it.
+    }
+  }
+
+  void work(const LockstepMove& move, std::size_t rank) {
+    Rank& state = ranks_[rank];
+    const LockstepWork& work = work_[rank];
+    Span span = {move.host, move.work, move.latency + move.work};
+    if (move.phase == Phase::Data) {
+      state.host += work.data[at(move.index)];
+      span = work.copies[at(move.index)];
+    } else if (move.index >= 0) {
+      span = work.stretches[at(move.index)];
+    }
+    const SimTime end =
+        std::max(state.streams[move.stream] + span.device, state.host + span.critical);
+    pass(rank, move.stream, move.phase, end);
+    state.host = bounded(state.host + span.host);
+  }
+
+  /// Moves the end of a stream forward, counted as `phase` on the compute stream.
+  void pass(std::size_t rank, std::uint8_t stream, Phase phase, SimTime end) {
+    SimTime& free = ranks_[rank].streams[stream];
+    if (stream == kComputeStream) {
+      trace_.ranks[rank].phases[static_cast<std::size_t>(phase)] += end - free;
+    }
+    free = bounded(end);
+  }
+
+  /// All ranks have called: each group's transfer has its times. False: two would share links.
+  bool transfer(const std::vector<std::int32_t>& called) {
+    for (const std::int32_t index : called) {
+      CollectiveTrace& collective = trace_.collectives[at(index)];
+      if (is_timed_[at(index)]) {
+        continue;  // The group of a rank before this one.
+      }
+      is_timed_[at(index)] = true;
+      const std::int32_t number = schedule_.program.program.collectives[at(index)].communicator;
+      const Communicator& communicator = rules_.communicators[at(number)];
+      SimTime& free = free_[at(number)];
+      if (communicator.workers > 1 && collective.last_arrival < free) {
+        return false;
+      }
+      collective.start = std::max(collective.last_arrival, free) + communicator.start_delay;
+      free = collective.end = bounded(collective.start + transfers_[at(index)]);
+    }
+    return true;
+  }
+
+  [[nodiscard]] std::int32_t called(const LockstepMove& move, std::size_t rank) const {
+    return schedule_.collectives[at(move.index)][rank];
+  }
+  [[nodiscard]] const CollectiveTrace& awaited(const LockstepMove& move, std::size_t rank) const {
+    return trace_.collectives[at(called(move, rank))];
+  }
+
+  const LockstepSchedule& schedule_;
+  std::span<const LockstepWork> work_;
+  std::span<const Duration> transfers_;
+  const EngineRules& rules_;
+  std::vector<Rank> ranks_;
+  std::vector<SimTime> free_;   ///< [communicator]
+  std::vector<bool> is_timed_;  ///< [collective of the program]
+  ExecutionTrace trace_;
+};
+
+}  // namespace
+
+std::optional<LockstepSchedule> lockstep_schedule(StepProgram program) {
+  return LockstepReader(std::move(program)).read();
+}
+
+std::optional<ExecutionTrace> play_lockstep(const LockstepSchedule& schedule,
+                                            std::span<const LockstepWork> ranks,
+                                            std::span<const Duration> transfers,
+                                            const EngineRules& rules,
+                                            std::span<const RankClock> clocks) {
+  return LockstepPlayer(schedule, ranks, transfers, rules, clocks).play();
+}
+
+}  // namespace stepsim

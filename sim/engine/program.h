@@ -20,6 +20,7 @@ enum class Opcode : std::uint8_t {
   Record,      ///< Notes on `stream` that all enqueued so far is done, as event `index`.
   EventWait,   ///< `stream` goes on after event `index` of this rank.
   HostWait,    ///< The host goes on `latency` after the end of `collective`.
+  HostEvent,   ///< The host goes on `latency` after event `index` of this rank.
   HostSync,    ///< The host goes on `latency` after `stream` has nothing left, and not before the
                ///< call plus `host`.
   Mark         ///< Notes when `stream` gets here, as mark number `index`.

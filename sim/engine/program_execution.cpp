@@ -143,6 +143,7 @@ void ProgramExecution::check(const Instruction& instruction, std::size_t rank) c
       break;
     case Opcode::Record:
     case Opcode::EventWait:
+    case Opcode::HostEvent:
       bound = program_.events;
       break;
     case Opcode::Mark:

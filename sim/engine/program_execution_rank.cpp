@@ -41,6 +41,14 @@ bool ProgramExecution::run_host(std::int32_t rank) {
         state.host =
             std::max(state.host + in.host, trace_.collectives[at(in.index)].end + in.latency);
         break;
+      case Opcode::HostEvent: {
+        const SimTime event = state.events[at(in.index)];
+        if (event == SimTime::max()) {
+          return state.next != before;
+        }
+        state.host = std::max(state.host + in.host, event + in.latency);
+        break;
+      }
       case Opcode::HostSync: {
         const Stream& stream = state.streams[in.stream];
         if (!stream.empty()) {

@@ -82,6 +82,7 @@ class LockstepReader {
         recorded_[at(in.index)] = true;
         break;
       case Opcode::EventWait:
+      case Opcode::HostEvent:
         if (!recorded_[at(in.index)]) {
           return false;
         }
@@ -216,6 +217,9 @@ class LockstepPlayer {
         break;
       case Opcode::HostWait:
         state.host = std::max(state.host + move.host, awaited(move, rank).end + move.latency);
+        break;
+      case Opcode::HostEvent:
+        state.host = std::max(state.host + move.host, state.events[at(move.index)] + move.latency);
         break;
       case Opcode::HostSync:
         state.host = std::max(state.host + move.host, free + move.latency);

@@ -18,7 +18,7 @@ struct LockstepMove {
   Phase phase = Phase::Other;
   /// Work: the stretch, or -1 for work of the same length on all ranks. Host: -1, or the
   /// micro-batch whose batch is built. Collective, StreamWait, HostWait: the number of the
-  /// collective in the order of the calls. Record, EventWait, Mark: as in the program.
+  /// collective in the order of the calls. Record, EventWait, HostEvent, Mark: as in the program.
   std::int32_t index = -1;
   Duration host{0};
   Duration latency{0};

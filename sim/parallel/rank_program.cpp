@@ -80,8 +80,10 @@ void RankProgram::kernel(const Kernel& kernel, Phase phase, std::uint8_t stream)
   out_.push_back(in);
 }
 
-void RankProgram::memory(double bytes, Phase phase, std::uint8_t stream) {
-  kernel(prices_.memory(bytes, work_.factor), phase, stream);
+void RankProgram::memory(double bytes, Phase phase, std::uint8_t stream, std::int32_t label) {
+  Kernel pass = prices_.memory(bytes, work_.factor);
+  pass.label = pass.label < 0 ? label : pass.label;
+  kernel(pass, phase, stream);
 }
 
 void RankProgram::elements(OpClass op_class, std::int64_t count, Phase phase, std::uint8_t stream) {
@@ -147,6 +149,14 @@ void RankProgram::event_wait(int event, Phase phase, std::uint8_t stream) {
   in.stream = stream;
   in.phase = phase;
   in.index = event;
+  out_.push_back(in);
+}
+
+void RankProgram::host_event_wait(int event) {
+  Instruction in;
+  in.kind = Opcode::HostEvent;
+  in.index = event;
+  in.latency = prices_.sync;
   out_.push_back(in);
 }
 

@@ -39,7 +39,11 @@ class RankProgram {
   void mark(StepMark mark);
   void host(Duration busy);
   void kernel(const Kernel& kernel, Phase phase, std::uint8_t stream = kComputeStream);
-  void memory(double bytes, Phase phase, std::uint8_t stream = kComputeStream);
+  /// `label`: of TrainedModel::labels; -1: what work of that phase is called.
+  void memory(double bytes,
+              Phase phase,
+              std::uint8_t stream = kComputeStream,
+              std::int32_t label = -1);
   void elements(OpClass op_class, std::int64_t count, Phase phase, std::uint8_t stream = 0);
   int collective(const CollectiveUse& use, std::uint8_t stream, const RankGroup& group = {});
   void stream_wait(int collective, std::uint8_t stream = kComputeStream);
@@ -50,6 +54,8 @@ class RankProgram {
   int record(std::uint8_t stream);
   /// The stream goes on after the event; `phase` is what it waits for.
   void event_wait(int event, Phase phase, std::uint8_t stream = kComputeStream);
+  /// The host goes on after the event.
+  void host_event_wait(int event);
   /// The batch is loaded and copied to the device.
   void data(const MicroBatchWork& batch);
   /// What every host does at the end of a step.

@@ -68,8 +68,10 @@ struct RankTimeline {
   /// Device idle, waiting for collectives: after the backward, and in it where a hook holds the
   /// host.
   Duration exposed{0};
-  Duration held{0};     ///< Of that: before the last backward ended.
-  Duration waiting{0};  ///< Of that: for slower ranks, which the all-reduce cannot start without.
+  Duration held{0};  ///< Of that: before the last backward ended.
+  /// Of that: for slower ranks, which the all-reduce cannot start without. Where ranks wait for
+  /// each other within the passes: what the rank that waits least does not wait.
+  Duration waiting{0};
   Duration copy_out{0};
   Duration optimizer{0};
   /// [collective] this rank's part is ready to be reduced; SimTime::max(): it takes no part.

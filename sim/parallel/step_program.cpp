@@ -1,5 +1,6 @@
 #include "sim/parallel/step_program.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -57,6 +58,14 @@ StepTimeline timeline_of(const ExecutionTrace& played, const StepProgram& progra
     line.optimizer = part(Phase::Optimizer);
     step.ranks.push_back(std::move(line));
     step.clocks.push_back({rank.host_end, rank.device_end});
+  }
+  if (program.waits_within) {
+    // The ranks meet again and again, so that each waits as long as its own work is shorter than
+    // that of the rank that waits least: what that one waits for are transfers.
+    const auto least = std::ranges::min_element(step.ranks, {}, &RankTimeline::exposed)->exposed;
+    for (RankTimeline& line : step.ranks) {
+      line.waiting = line.exposed - least;
+    }
   }
   for (std::size_t c = 0; c < played.collectives.size(); ++c) {
     const CollectiveTrace& collective = played.collectives[c];

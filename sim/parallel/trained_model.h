@@ -21,6 +21,8 @@ struct TrainedModel {
   std::int64_t element_bytes = 4;          ///< Bytes of one element of a parameter.
   std::vector<std::int64_t> buffer_bytes;  ///< [dtype] bytes of the buffers of that dtype.
   std::vector<std::string> labels;         ///< Names of the ops, for traces.
+  std::int32_t copy_labels =
+      -1;  ///< Where those of copies around gathers begin; -1: there are none.
 
   [[nodiscard]] std::int64_t elements(int parameter) const;
   [[nodiscard]] std::int64_t total_elements() const;

@@ -101,6 +101,18 @@ constexpr std::array kTimes = {&RankTimes::data_ms,
                                &RankTimes::optimizer_ms,
                                &RankTimes::step_ms};
 
+/// The share of the ranks that take part in a collective: a rank's own collectives count.
+double share_of_ranks(const StepTimeline& timeline, std::size_t collective) {
+  const auto takes_part = [&](const RankTimeline& rank) {
+    return rank.ready_at[collective] != SimTime::max();
+  };
+  if (takes_part(timeline.ranks.front()) && takes_part(timeline.ranks.back())) {
+    return 1;  // Groups have ranks that follow one another, or that are evenly apart.
+  }
+  const auto members = std::ranges::count_if(timeline.ranks, takes_part);
+  return static_cast<double>(members) / static_cast<double>(timeline.ranks.size());
+}
+
 double range(const std::vector<double>& values) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   return *high - *low;
@@ -112,7 +124,7 @@ void StepTimeTally::add(const StepTimeline& timeline) {
   sums_.ranks.resize(timeline.ranks.size());
   std::vector<double> rank_ms;
   SimTime backward_end{};
-  double hidden_ms = 0;
+  Duration held = timeline.ranks.front().held;
   for (std::size_t r = 0; r < sums_.ranks.size(); ++r) {
     const RankTimes times = rank_times(timeline.ranks[r]);
     for (const auto time : kTimes) {
@@ -120,15 +132,17 @@ void StepTimeTally::add(const StepTimeline& timeline) {
     }
     rank_ms.push_back(times.step_ms);
     backward_end = std::max(backward_end, timeline.ranks[r].compute_end);
-    // A collective for which the host is held hides behind nothing.
-    hidden_ms -= to_ms(timeline.ranks[r].held) / static_cast<double>(sums_.ranks.size());
+    held = std::min(held, timeline.ranks[r].held);
   }
+  // What every rank is held up by hides behind nothing.
+  double hidden_ms = -to_ms(held);
   sums_.step_ms.push_back(to_ms(step_time(timeline)));
   sums_.std_over_ranks += population_std(rank_ms);
   for (std::size_t b = 0; b < timeline.reduce_end.size(); ++b) {
-    sums_.communication_ms += to_ms(timeline.reduce_end[b] - timeline.reduce_start[b]);
+    const double share = share_of_ranks(timeline, b);
+    sums_.communication_ms += share * to_ms(timeline.reduce_end[b] - timeline.reduce_start[b]);
     const SimTime until = std::min(timeline.reduce_end[b], backward_end);
-    hidden_ms += std::max(0.0, to_ms(until - timeline.reduce_start[b]));
+    hidden_ms += share * std::max(0.0, to_ms(until - timeline.reduce_start[b]));
   }
   sums_.hidden_ms += std::max(hidden_ms, 0.0);
 }

@@ -465,10 +465,6 @@ class Oracle:
             launches.append(rank.ready())
         return launches
 
-    def extra(self):
-        """Further facts of an answer."""
-        return {}
-
     def all_reduces(self, buckets, launches):
         """Returns (start, end) of each: from when the last rank is there, one after another."""
         ends, free = [], 0
@@ -591,4 +587,4 @@ def predict(tables, files=None, profile=None, make=None):
         "communication_ms": communication / steady / 1e6,
         "overlap": hidden / communication if communication else 0,
         "padding": 1 - useful / padded,
-    } | oracle.extra()
+    }

@@ -99,7 +99,6 @@ class Schedule:
     def stand(self, last, end):
         """The device waits for a collective."""
         device = self.rank.device
-        self.row["waiting"] += max(last - device, 0)
         self.row["exposed"] += max(end - device, 0)
         self.rank.device = max(device, end)
 
@@ -357,13 +356,14 @@ class Fsdp2Oracle(oracle.Oracle):
                 last = max(arrival for *_, arrival in members)
                 begin = max(last, free.get(communicator, -math.inf))
                 end = free[communicator] = begin + oracle.whole(self.seconds(kind, size, len(members)))
-                reductions.append((begin, end))
+                # A rank's own collectives count.
+                reductions.append((begin, begin + (end - begin) * len(members) / len(rows)))
                 for rank, *_ in members:
                     try:
                         asked[rank] = running[rank].send((begin, last, end))
                     except StopIteration:
                         asked[rank] = None
+        least = min(row["exposed"] for row in rows)
+        for row in rows:  # What the rank that waits least waits for are transfers.
+            row["waiting"] = row["exposed"] - least
         return rows, reductions
-
-    def extra(self):
-        return {"replicas": self.replicas}

@@ -16,6 +16,9 @@ constexpr std::uint8_t kGatherStream = 3;
 constexpr std::uint8_t kReduceStream = 4;
 constexpr std::uint8_t kReplicaStream = 5;
 
+/// The labels of a model with units for the copies around its gathers, in their order.
+enum class UnitCopy : std::uint8_t { In, Out };
+
 /// Bytes that the collectives of a unit and the copies around them move on a rank.
 struct UnitBytes {
   double stored_shard = 0;    ///< Of the parameters' own type,
@@ -104,6 +107,10 @@ class Fsdp2RankProgram : private RankProgram {
   /// A collective that a CPU's host waits for at once, unless it is to run beside compute.
   int issued(const CollectiveUse& use, std::uint8_t stream, const RankGroup& group, bool beside);
   [[nodiscard]] bool on_cpu() const { return context_.host.is_device; }
+  [[nodiscard]] std::int32_t copy_label(UnitCopy copy) const {
+    const std::int32_t first = context_.model.copy_labels;
+    return first < 0 ? -1 : first + static_cast<std::int32_t>(copy);
+  }
   /// On a CPU there is one stream.
   [[nodiscard]] std::uint8_t stream(std::uint8_t stream) const {
     return on_cpu() ? kComputeStream : stream;
@@ -295,7 +302,7 @@ void Fsdp2RankProgram::gather(int unit, bool slice) {
   if (bytes.casts && !slice) {
     memory(bytes.stored_shard + part, Phase::Other, copy_in);
   }
-  memory(2 * part, Phase::Other, copy_in);
+  memory(2 * part, Phase::Other, copy_in, copy_label(UnitCopy::In));
   if (ranks == 1) {
     return;
   }
@@ -335,7 +342,7 @@ void Fsdp2RankProgram::await_gather(int unit, Pass pass) {
     }
     number = -1;
   }
-  memory(2 * bytes.gathered, phase);
+  memory(2 * bytes.gathered, phase, kComputeStream, copy_label(UnitCopy::Out));
   if (!on_cpu()) {
     copied_ = record(kComputeStream);
   }

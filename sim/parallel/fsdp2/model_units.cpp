@@ -85,6 +85,8 @@ void add_model_units(const TransformerConfig& config,
       unit_of[at(parameter)] = unit;
     }
   }
+  model.copy_labels = static_cast<std::int32_t>(model.labels.size());
+  model.labels.insert(model.labels.end(), {"copy parameters in", "copy parameters out"});
   model.units.resize(numbers.count());
   for (std::size_t i = 0; i < unit_of.size(); ++i) {
     model.units[at(unit_of[i])].push_back(static_cast<int>(i));

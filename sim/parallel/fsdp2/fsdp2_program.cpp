@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "costmodel/base/index.h"
+#include "sim/parallel/fsdp2/unit_bytes.h"
 #include "sim/parallel/rank_program.h"
 
 namespace stepsim {
@@ -18,41 +19,6 @@ constexpr std::uint8_t kReplicaStream = 5;
 
 /// The labels of a model with units for the copies around its gathers, in their order.
 enum class UnitCopy : std::uint8_t { In, Out };
-
-/// Bytes that the collectives of a unit and the copies around them move on a rank.
-struct UnitBytes {
-  double stored_shard = 0;    ///< Of the parameters' own type,
-  double gathered_shard = 0;  ///< and of the gathered one.
-  double gathered = 0;
-  double gradients = 0;  ///< Of those with a gradient, in the gathered type;
-  double reduced = 0;    ///< in the type of the reduction;
-  double reduced_shard = 0;
-  double stored_gradient_shard = 0;  ///< in their own type.
-  bool casts = false;                ///< The parameters are cast before they are gathered.
-  bool casts_back = false;           ///< The reduced gradients are cast.
-};
-
-UnitBytes bytes_of(const ShardUnit& unit, int shards) {
-  UnitBytes bytes;
-  for (const ShardedTensor& tensor : unit.tensors) {
-    const auto elements = static_cast<double>(padded_elements(tensor.shape, shards));
-    const auto stored = static_cast<double>(element_size(tensor.stored));
-    const auto gathered = static_cast<double>(element_size(tensor.gathered));
-    bytes.stored_shard += elements * stored / shards;
-    bytes.gathered += elements * gathered;
-    bytes.casts = bytes.casts || tensor.gathered != tensor.stored;
-    if (tensor.trainable && (tensor.used || unit.reduces_unused)) {
-      const Dtype reduce = unit.reduce_dtype.value_or(tensor.stored);
-      bytes.gradients += elements * gathered;
-      bytes.reduced += elements * static_cast<double>(element_size(reduce));
-      bytes.stored_gradient_shard += elements * stored / shards;
-      bytes.casts_back = bytes.casts_back || reduce != tensor.stored;
-    }
-  }
-  bytes.gathered_shard = bytes.gathered / shards;
-  bytes.reduced_shard = bytes.reduced / shards;
-  return bytes;
-}
 
 /// What all ranks share.
 struct Fsdp2Context {

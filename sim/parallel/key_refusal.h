@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <string>
 
 namespace stepsim {
 
@@ -9,7 +10,7 @@ namespace stepsim {
 struct KeyRefusal {
   bool holds = false;
   const char* key = "";
-  const char* reason = "";
+  std::string reason = {};
 };
 
 /// The first refusal that holds.

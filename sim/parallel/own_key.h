@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -23,6 +24,9 @@ struct OwnKey {
   std::int64_t least = 0;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   std::vector<std::string> choices = {};  ///< What a text may be.
+  /// The value that a text which is none of the choices stands for. Raises
+  /// InputError that says what to write instead. Empty: there are no others.
+  std::function<std::string(const std::string&)> meant = {};
   /// Batches and the prices of gradient_work() are the same, whatever its value is.
   bool only_reduces = true;
 };

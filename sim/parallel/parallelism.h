@@ -31,6 +31,7 @@ struct ParallelJob {
   int steps = 0;
   int warmup_steps = 0;
   bool gloo = false;  ///< The host waits for collectives, and two in flight share the links.
+  bool model_is_unknown = false;  ///< `model` is none: that of a profile that is not there yet.
 };
 
 /// What all steps of a job are made of.

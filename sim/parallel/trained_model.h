@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct TrainedModel {
   std::vector<int> forward_unit;           ///< [forward op] its unit.
   std::vector<int> backward_unit;          ///< [backward op] likewise.
   std::vector<std::vector<int>> units;     ///< [unit] parameters; unit 0 is the root.
+  std::vector<int> unit_parent;            ///< [unit] the unit around it; empty: all in the root.
+  std::vector<std::string> unit_names;     ///< [unit] its name; the root's is "root".
   std::int64_t element_bytes = 4;          ///< Bytes of one element of a parameter.
   std::vector<std::int64_t> buffer_bytes;  ///< [dtype] bytes of the buffers of that dtype.
   std::vector<std::string> labels;         ///< Names of the ops, for traces.
@@ -27,6 +30,10 @@ struct TrainedModel {
   [[nodiscard]] std::int64_t elements(int parameter) const;
   [[nodiscard]] std::int64_t total_elements() const;
   [[nodiscard]] std::int64_t total_bytes() const;
+  /// The unit around another; the root's is itself.
+  [[nodiscard]] int parent_of(int unit) const {
+    return unit_parent.empty() ? 0 : unit_parent[static_cast<std::size_t>(unit)];
+  }
 };
 
 /// The gradient buckets of a model, in launch order.

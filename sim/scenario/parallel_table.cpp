@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <set>
+#include <string>
 #include <type_traits>
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "sim/scenario/key_table.h"
 #include "sim/scenario/tables.h"
@@ -27,6 +29,30 @@ std::string kind_meanings() {
                                "; "));
 }
 
+/// A choice, or what the key makes of another text. What PyTorch takes as True or False may be
+/// written so.
+std::string read_own_text(const TomlReader& table, const OwnKey& key) {
+  const TomlValue& value = table.value(key.name);
+  const bool has_booleans = std::ranges::count(key.choices, "true") > 0;
+  std::string text;
+  if (has_booleans && value.kind == TomlValue::Kind::Boolean) {
+    text = value.boolean ? "true" : "false";
+  } else {
+    text = table.text(key.name);
+  }
+  if (std::ranges::count(key.choices, text) > 0) {
+    return text;
+  }
+  if (!key.meant) {
+    return read_choice(table, key.name, "", key.choices);
+  }
+  try {
+    return key.meant(text);
+  } catch (const InputError& error) {
+    table.fail(key.name, error);
+  }
+}
+
 OwnValue read_own(const TomlReader& table, const OwnKey& key) {
   return std::visit(
       [&](const auto& fallback) -> OwnValue {
@@ -38,12 +64,7 @@ OwnValue read_own(const TomlReader& table, const OwnKey& key) {
         } else if constexpr (std::is_same_v<Value, Bytes>) {
           return table.bytes(key.name);
         } else {
-          // What PyTorch takes as True or False may be written so.
-          const bool names_both = std::ranges::count(key.choices, "true") > 0;
-          if (names_both && table.value(key.name).kind == TomlValue::Kind::Boolean) {
-            return std::string(table.value(key.name).boolean ? "true" : "false");
-          }
-          return read_choice(table, key.name, fallback, key.choices);
+          return read_own_text(table, key);
         }
       },
       key.fallback);

@@ -163,7 +163,8 @@ struct Scenario {
           scenario.ranks,
           scenario.steps,
           scenario.warmup_steps,
-          scenario.gloo};
+          scenario.gloo,
+          scenario.model_is_unknown};
 }
 
 /// The most steps and ranks of a scenario.

@@ -39,7 +39,21 @@ struct Worked {
   Fsdp2Options options = {{kShards, 1, false}};
   bool root_freed = false;
   bool blocks_kept = false;
+  std::vector<int> order = {};    ///< [op between the root's two] its unit; empty: block by block.
+  std::vector<int> parents = {};  ///< [unit] The unit around it; empty: all in the root.
 };
+
+/// The units of the ops between the root's embedding and its head.
+std::vector<int> order_of(const Worked& worked) {
+  if (!worked.order.empty()) {
+    return worked.order;
+  }
+  std::vector<int> order;
+  for (int block = 1; block <= worked.blocks; ++block) {
+    order.push_back(block);
+  }
+  return order;
+}
 
 struct Ends {
   double forward = 0;
@@ -60,9 +74,10 @@ std::vector<ShardUnit> units_of(const Worked& worked) {
 
 TrainedModel model_of(const Worked& worked) {
   TrainedModel model;
-  for (int unit = 0; unit <= worked.blocks + 1; ++unit) {
-    model.forward_unit.push_back(unit <= worked.blocks ? unit : 0);
-  }
+  model.forward_unit = order_of(worked);
+  model.forward_unit.insert(model.forward_unit.begin(), 0);
+  model.forward_unit.push_back(0);
+  model.unit_parent = worked.parents;
   model.backward_unit.assign(model.forward_unit.rbegin(), model.forward_unit.rend());
   model.completes.resize(model.backward_unit.size());
   return model;
@@ -72,7 +87,7 @@ MicroBatchWork batch_of(const Worked& worked) {
   MicroBatchWork batch;
   const auto kernel = [](double time) { return Kernel{Duration(0), ms(time)}; };
   batch.forward.push_back(kernel(2));
-  for (int block = 0; block < worked.blocks; ++block) {
+  for (std::size_t op = 0; op < order_of(worked).size(); ++op) {
     batch.forward.push_back(kernel(10));
   }
   batch.forward.push_back(kernel(4));
@@ -310,6 +325,38 @@ TEST_CASE("fsdp2 schedule: on a CPU each collective holds its host, but for asyn
   CHECK(play(worked).forward == doctest::Approx(forward));
   CHECK(play(worked).backward < forward + backward);
   CHECK(play(worked).backward >= forward + backward - 3 * 4);
+}
+
+TEST_CASE("fsdp2 schedule: a unit of several modules is gathered from the first to the last") {
+  Worked worked;
+  worked.blocks = 2;
+  worked.order = {1, 2, 1};
+  // The root, the list and the block; in the backward the list and the block once more.
+  CHECK(play(worked).gathers.size() == 3 + 2);
+  CHECK(play(worked).reduces.size() == 3);
+  worked.order = {1, 2, 2};
+  CHECK(play(worked).gathers.size() == 3 + 2);
+}
+
+TEST_CASE("fsdp2 schedule: a unit inside of another is entered after it, and left before") {
+  Worked worked;
+  worked.blocks = 2;
+  worked.parents = {0, 0, 1};
+  const auto collectives = [&] {
+    const Ends ends = play(worked);
+    return std::pair(ends.gathers.size(), ends.reduces.size());
+  };
+  for (const std::vector<int>& order : {std::vector<int>{1, 2, 1}, {2, 1}, {1, 2}, {2}}) {
+    CAPTURE(order.size());
+    worked.order = order;
+    CHECK(collectives() == std::pair<std::size_t, std::size_t>(3 + 2, 3));
+  }
+  // The outer one is gathered first, though the inner one computes first.
+  worked.order = {2, 1};
+  worked.gather = 4;
+  worked.slow_gather = 0;
+  const Ends ends = play(worked);
+  CHECK(ends.gathers[1].second <= ends.gathers[2].first);
 }
 
 TEST_CASE("fsdp2 schedule: one unit hides nothing") {

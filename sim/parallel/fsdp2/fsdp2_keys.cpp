@@ -1,0 +1,136 @@
+#include "sim/parallel/fsdp2/fsdp2_keys.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "costmodel/base/index.h"
+#include "sim/parallel/ddp/ddp_options.h"
+
+namespace stepsim {
+namespace {
+
+const std::vector<std::string>& dtype_choices() {
+  static const std::vector<std::string> kChoices = {"own", "f32", "bf16", "f16"};
+  return kChoices;
+}
+
+OwnKey units_key() {
+  OwnKey key{fsdp2_key::kUnits,
+             "what `fully_shard` is called on below the model: `\"blocks\"`; `\"ends\"`: "
+             "embeddings and head, too, as torchtitan does; `\"model\"`: nothing, all is one unit; "
+             "or [the names of modules](#units-by-name), `\"layers.*; norm + lm_head\"`",
+             std::string("blocks")};
+  key.choices = {"blocks", "ends", "model"};
+  key.meant = [](const std::string& text) { return text; };
+  return key;
+}
+
+/// The type that a key names; None: the parameters' own.
+std::optional<Dtype> dtype_of(const OwnValues& own, const char* key) {
+  const std::string& name = own.text(key);
+  return name == "own" ? std::nullopt : std::optional(parse_dtype(name));
+}
+
+std::vector<ShardSwitches> switches_of(const ParallelJob& job) {
+  std::vector<ShardSwitches> switches(at(job.ddp.accumulation_steps));
+  const std::string& mode = job.own.text(fsdp2_key::kAccumulation);
+  for (std::size_t i = 0; i + 1 < switches.size(); ++i) {
+    switches[i].gradient_sync = mode != "no_sync" && mode != "keep_no_sync";
+    switches[i].all_reduce = mode != "no_all_reduce";
+    switches[i].reshard_after_backward = mode != "keep" && mode != "keep_no_sync";
+  }
+  return switches;
+}
+
+}  // namespace
+
+std::vector<OwnKey> fsdp2_keys() {
+  OwnKey reshard{
+      fsdp2_key::kReshard,
+      "`\"default\"`: units are freed after their forward, the root is kept; `\"true\"`: "
+      "the root is freed, too; `\"false\"`: all are kept (ZeRO-2)",
+      std::string("default")};
+  reshard.choices = {"default", "true", "false"};
+  const OwnKey slice{fsdp2_key::kSliceRanks,
+                     "units are not freed but cut to a slice among so many ranks, as "
+                     "`reshard_after_forward=2` does; 0: they are freed",
+                     std::int64_t{0}};
+  OwnKey replicas{fsdp2_key::kReplicas,
+                  "HSDP: replicas; each is sharded over ranks / replicas",
+                  std::int64_t{1}};
+  replicas.least = 1;
+  OwnKey param{fsdp2_key::kParamDtype,
+               "what parameters are cast to before they are gathered: `\"own\"`: nothing; "
+               "`\"f32\"`, `\"bf16\"`, `\"f16\"`",
+               std::string("own")};
+  OwnKey reduce{fsdp2_key::kReduceDtype,
+                "the type of the reduction: `\"own\"`: that of the parameters; `\"f32\"`, "
+                "`\"bf16\"`, `\"f16\"`",
+                std::string("own")};
+  param.choices = reduce.choices = dtype_choices();
+  OwnKey buffers{fsdp2_key::kReduceBuffers,
+                 "reduce-scatter inputs held at a time (`set_reduce_scatter_max_input_buffers`)",
+                 std::int64_t{1}};
+  buffers.least = 1;
+  const OwnKey group{fsdp2_key::kSeparateGroup,
+                     "reductions have a communicator beside that of the gathers "
+                     "(`set_separate_reduce_scatter_group`)",
+                     false};
+  const OwnKey async{
+      fsdp2_key::kAsyncUnshard,
+      "on a CPU: gathers run beside compute (`_set_unshard_async_op`); those of a GPU do anyway",
+      false};
+  OwnKey accumulation{
+      fsdp2_key::kAccumulation,
+      "what micro-batches before the last one do: `\"reduce\"`; `\"no_sync\"`: keep gradients on "
+      "their rank; `\"no_all_reduce\"`: HSDP, reduce-scatter only; `\"keep\"`: keep parameters, "
+      "too, "
+      "after the backward; `\"keep_no_sync\"`: both",
+      std::string("reduce")};
+  accumulation.choices = {"reduce", "no_sync", "no_all_reduce", "keep", "keep_no_sync"};
+  return {
+      units_key(), reshard, slice, replicas, param, reduce, buffers, group, async, accumulation};
+}
+
+std::int64_t shards_of(const ParallelJob& job) {
+  return job.ranks / job.own.integer(fsdp2_key::kReplicas);
+}
+
+UnitChoice rule_of(const OwnValues& own) {
+  const std::string& text = own.text(fsdp2_key::kUnits);
+  return text == "model"    ? UnitChoice(UnitRule::Model)
+         : text == "ends"   ? UnitChoice(UnitRule::Ends)
+         : text == "blocks" ? UnitChoice(UnitRule::Blocks)
+                            : UnitChoice(text);
+}
+
+std::vector<ShardUnit> units_of(const ParallelJob& job, const TrainedModel& model) {
+  std::vector<ShardUnit> units = shard_units(model);
+  const std::string& reshard = job.own.text(fsdp2_key::kReshard);
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    ShardUnit& unit = units[i];
+    unit.reshard_after_forward = reshard == "default" ? i > 0 : reshard == "true";
+    unit.slice_ranks = static_cast<int>(job.own.integer(fsdp2_key::kSliceRanks));
+    unit.reduce_dtype = dtype_of(job.own, fsdp2_key::kReduceDtype);
+    for (ShardedTensor& tensor : unit.tensors) {
+      tensor.gathered = dtype_of(job.own, fsdp2_key::kParamDtype).value_or(tensor.stored);
+    }
+  }
+  return units;
+}
+
+Fsdp2Options options_of(const ParallelJob& job) {
+  Fsdp2Options options;
+  const auto replicas = static_cast<int>(job.own.integer(fsdp2_key::kReplicas));
+  options.mesh = {job.ranks / replicas, replicas, replicas > 1};
+  options.reduce_buffers = static_cast<int>(job.own.integer(fsdp2_key::kReduceBuffers));
+  options.separate_reduce_group = job.own.flag(fsdp2_key::kSeparateGroup);
+  options.async_unshard = job.own.flag(fsdp2_key::kAsyncUnshard);
+  options.switches = switches_of(job);
+  return options;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/parallel/fsdp2/fsdp2_program.h"
+#include "sim/parallel/fsdp2/model_units.h"
+#include "sim/parallel/parallelism.h"
+
+namespace stepsim {
+
+/// The names of FSDP2's keys in [parallel].
+namespace fsdp2_key {
+inline constexpr const char* kUnits = "units";
+inline constexpr const char* kReshard = "reshard_after_forward";
+inline constexpr const char* kSliceRanks = "slice_ranks";
+inline constexpr const char* kReplicas = "replicas";
+inline constexpr const char* kParamDtype = "param_dtype";
+inline constexpr const char* kReduceDtype = "reduce_dtype";
+inline constexpr const char* kReduceBuffers = "reduce_buffers";
+inline constexpr const char* kSeparateGroup = "separate_reduce_group";
+inline constexpr const char* kAsyncUnshard = "async_unshard";
+inline constexpr const char* kAccumulation = "accumulation";
+}  // namespace fsdp2_key
+
+/// FSDP2's keys, as scenarios/README.md lists them.
+[[nodiscard]] std::vector<OwnKey> fsdp2_keys();
+
+/// The ranks of a replica, which shard its parameters.
+[[nodiscard]] std::int64_t shards_of(const ParallelJob& job);
+
+/// What fully_shard is called on.
+[[nodiscard]] UnitChoice rule_of(const OwnValues& own);
+
+/// The units of a model that has them, with the types and switches that the keys ask for.
+[[nodiscard]] std::vector<ShardUnit> units_of(const ParallelJob& job, const TrainedModel& model);
+
+[[nodiscard]] Fsdp2Options options_of(const ParallelJob& job);
+
+}  // namespace stepsim

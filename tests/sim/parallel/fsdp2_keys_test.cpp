@@ -1,0 +1,147 @@
+// What FSDP2's keys make of a model: units by name, prefetches, versions.
+#include "sim/parallel/fsdp2/fsdp2_keys.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/model/model_presets.h"
+#include "sim/parallel/fsdp2/named_units.h"
+#include "tests/costmodel/helpers.h"
+
+namespace stepsim {
+namespace {
+
+const std::vector<std::string> kModules = {
+    "tok", "layers", "layers.0", "layers.0.mlp", "layers.1", "layers.1.mlp", "norm", "head"};
+
+std::vector<std::string> unit_names(const std::string& text) {
+  return mapped(named_units(text, kModules), &NamedUnit::name);
+}
+
+std::string unit_error(const std::string& text) {
+  return test::error_of([&] { (void)named_units(text, kModules); });
+}
+
+/// The model of a preset with units.
+TrainedModel model_with(const std::string& preset, const UnitChoice& choice) {
+  const TransformerConfig config = model_preset(preset);
+  const StepOps ops = step_ops(config);
+  TrainedModel model = trained_model(config, ops, {});
+  add_model_units(config, ops, choice, model);
+  return model;
+}
+
+std::string choice_error(const std::string& preset, const std::string& text) {
+  return test::error_of([&] { (void)model_with(preset, UnitChoice(text)); });
+}
+
+TEST_CASE("fsdp2 keys: a text of calls of fully_shard") {
+  using Names = std::vector<std::string>;
+  CHECK(unit_names("layers.*; norm + head ;tok") ==
+        Names{"layers.0", "layers.1", "norm + head", "tok"});
+  CHECK(unit_names("layers.?.mlp") == Names{"layers.0.mlp", "layers.1.mlp"});
+  CHECK(unit_names("layers.[1-9]") == Names{"layers.1"});
+  CHECK(unit_names("layers.* + norm") == Names{"layers.0 + layers.1 + norm"});
+  // A star is no dot, and of a list PyTorch takes the outer modules.
+  CHECK(unit_names("*") == Names{"tok", "layers", "norm", "head"});
+  CHECK(unit_names("layers.0 + layers.0.mlp + tok") == Names{"layers.0 + tok"});
+  CHECK(module_names(std::vector<std::string>{"tok.weight", "layers.0.mlp.up.weight", "scale"}) ==
+        Names{"tok", "layers", "layers.0", "layers.0.mlp", "layers.0.mlp.up"});
+}
+
+TEST_CASE("fsdp2 keys: what is wrong with a text of calls is said") {
+  CHECK(unit_error("layer.*") ==
+        "unknown module 'layer.*'; did you mean 'layers.*'? known: tok, layers, layers.*, "
+        "layers.*.mlp, norm, head");
+  // A name without the modules around it, whatever its number.
+  CHECK(unit_error("mlp").find("did you mean 'layers.*.mlp'?") != std::string::npos);
+  CHECK(unit_error("0.mlp").find("did you mean 'layers.*.mlp'?") != std::string::npos);
+  CHECK(unit_error("layers.0; layers.*") ==
+        "the parameters of 'layers.0' are in two units, 'layers.0' and 'layers.*'; fully_shard "
+        "takes a module once, so name it in one of them");
+  CHECK(unit_error("norm + head; tok + head") ==
+        "the parameters of 'head' are in two units, 'norm + head' and 'tok + head'; fully_shard "
+        "takes a module once, so name it in one of them");
+  for (const char* text : {"", " ", "layers.*;", "; tok", "norm + ; tok", "norm ++ head"}) {
+    CAPTURE(text);
+    CHECK(unit_error(text).starts_with("an empty entry in '"));
+  }
+}
+
+TEST_CASE("fsdp2 keys: torchtitan's units by name are those of \"ends\"") {
+  const TrainedModel named = model_with(
+      "llama3-8b", UnitChoice("model.layers.*; model.norm + lm_head; model.embed_tokens"));
+  const TrainedModel ends = model_with("llama3-8b", UnitRule::Ends);
+  CHECK(named.forward_unit == ends.forward_unit);
+  CHECK(named.backward_unit == ends.backward_unit);
+  CHECK(named.units == ends.units);
+  CHECK(named.unit_names.at(1) == "model.embed_tokens");
+  CHECK(named.unit_names.back() == "model.norm + lm_head");
+  CHECK(ends.unit_names.at(2) == "model.layers.0");
+  CHECK(ends.unit_names.back() == "head");
+  const TrainedModel blocks = model_with("llama3-8b", UnitRule::Blocks);
+  CHECK(model_with("llama3-8b", UnitChoice("model.layers.*")).units == blocks.units);
+}
+
+TEST_CASE("fsdp2 keys: inner units take their parameters from those around them") {
+  const TrainedModel model =
+      model_with("gpt2-small", UnitChoice("transformer.h.*.mlp; transformer.h.*"));
+  REQUIRE(model.unit_names.size() == 1 + 2 * 12);
+  CHECK(model.unit_names.at(1) == "transformer.h.0");
+  CHECK(model.unit_names.at(2) == "transformer.h.0.mlp");
+  CHECK(model.unit_parent.at(2) == 1);
+  CHECK(model.unit_parent.at(1) == 0);
+  CHECK(model.units.at(1).size() == 8);
+  CHECK(model.units.at(2).size() == 4);
+  const std::vector<ShardUnit> units = shard_units(model);
+  CHECK_FALSE(units.at(1).returns_inner_output);  // The sum with its input follows the MLP.
+  CHECK(units.at(1).own_parameters_first);
+}
+
+TEST_CASE("fsdp2 keys: every unit with parameters computes, however fine the units are") {
+  for (const char* preset :
+       {"tiny-classifier", "distilbert", "bert-base", "gpt2-small", "llama3-8b", "nanochat-d24"}) {
+    CAPTURE(preset);
+    const auto tensors = mapped(parameters(model_preset(preset)), &Parameter::name);
+    std::set<std::string> modules;
+    for (const std::string& tensor : tensors) {
+      modules.insert(tensor.substr(0, tensor.rfind('.')));
+    }
+    const bool tied = model_preset(preset).tied_embeddings;
+    modules.erase(tied ? "transformer.wte" : "");
+    const TrainedModel model =
+        model_with(preset, UnitChoice(fmt::format("{}", fmt::join(modules, "; "))));
+    CHECK(model.units.size() == modules.size() + 1);
+    for (std::size_t unit = 1; unit < model.units.size(); ++unit) {
+      CAPTURE(model.unit_names[unit]);
+      CHECK(std::ranges::count(model.forward_unit, static_cast<int>(unit)) > 0);
+      CHECK(std::ranges::count(model.backward_unit, static_cast<int>(unit)) > 0);
+      CHECK_FALSE(model.units[unit].empty());
+    }
+  }
+}
+
+TEST_CASE("fsdp2 keys: a shared embedding and head are in one unit") {
+  CHECK(choice_error("gpt2-small", "transformer.h.*; transformer.wte") ==
+        "the embedding and the head share one weight, which would be in two units, "
+        "'transformer.wte' and 'the root'; name both in one entry, as \"transformer.wte + "
+        "lm_head\", or neither");
+  CHECK(choice_error("gpt2-small", "lm_head").starts_with("the embedding and the head share"));
+  const TrainedModel model = model_with(
+      "gpt2-small", UnitChoice("transformer.h.*; transformer.wte + transformer.ln_f + lm_head"));
+  CHECK(model.unit_names.at(1) == "transformer.wte + transformer.ln_f + lm_head");
+  CHECK(model.units.at(1).size() == 3);
+  CHECK(model.forward_unit.front() == 1);
+  CHECK(model.forward_unit.back() == 1);
+}
+
+}  // namespace
+}  // namespace stepsim

@@ -24,7 +24,7 @@ struct OwnKey {
   std::int64_t least = 0;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   std::vector<std::string> choices = {};  ///< What a text may be.
-  /// The value that a text which is none of the choices stands for. Raises
+  /// The value that a text, or an integer, which is none of the choices stands for. Raises
   /// InputError that says what to write instead. Empty: there are no others.
   std::function<std::string(const std::string&)> meant = {};
   /// Batches and the prices of gradient_work() are the same, whatever its value is.

@@ -29,14 +29,16 @@ std::string kind_meanings() {
                                "; "));
 }
 
-/// A choice, or what the key makes of another text. What PyTorch takes as True or False may be
-/// written so.
+/// A choice, or what the key makes of another text. What PyTorch takes as True, False or an integer
+/// may be written so.
 std::string read_own_text(const TomlReader& table, const OwnKey& key) {
   const TomlValue& value = table.value(key.name);
   const bool has_booleans = std::ranges::count(key.choices, "true") > 0;
   std::string text;
   if (has_booleans && value.kind == TomlValue::Kind::Boolean) {
     text = value.boolean ? "true" : "false";
+  } else if (has_booleans && value.kind == TomlValue::Kind::Integer) {
+    text = std::to_string(value.integer);
   } else {
     text = table.text(key.name);
   }

@@ -25,8 +25,7 @@ ParallelFacts Fsdp2::facts(const ParallelJob& job) const {
   ParallelFacts facts;
   facts.iterations.rebuilds = false;
   facts.alike = true;
-  facts.communicators = fsdp2_communicators(
-      options_of(job), static_cast<int>(job.own.integer(fsdp2_key::kSliceRanks)), job.gloo);
+  facts.communicators = fsdp2_communicators(options_of(job), reshard_of(job).slice_ranks, job.gloo);
   for (const Bucket& unit : buckets(job).rebuilt) {
     ++facts.host_units.units;
     facts.host_units.tensors += static_cast<int>(unit.parameters.size());
@@ -96,9 +95,9 @@ MemoryOptions Fsdp2::memory(const ParallelJob& job) const {
       reduced = std::max(reduced, of_reduction);
     }
   }
-  const std::string& reshard = job.own.text(fsdp2_key::kReshard);
-  const std::int64_t root = reshard == "true" ? 0 : gathered_buffer(units.front(), shards).bytes();
-  const std::int64_t kept = reshard == "false" ? all_gathered : root + 2 * gathered;
+  const Reshard reshard = reshard_of(job);
+  const std::int64_t root = reshard.root ? 0 : gathered_buffer(units.front(), shards).bytes();
+  const std::int64_t kept = !reshard.units ? all_gathered : root + 2 * gathered;
   const std::int64_t held = gathered + job.own.integer(fsdp2_key::kReduceBuffers) * reduced;
   const std::string& mode = job.own.text(fsdp2_key::kAccumulation);
   const bool unsynced =

@@ -6,11 +6,35 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "costmodel/base/index.h"
+#include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "sim/parallel/ddp/ddp_options.h"
+#include "sim/parallel/fsdp2/named_units.h"
 
 namespace stepsim {
 namespace {
+
+bool is_number(const std::string& text) {
+  constexpr std::size_t kMostDigits = 9;
+  return !text.empty() && text.size() <= kMostDigits &&
+         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+[[noreturn]] void fail_unknown(const std::string& text, const std::vector<std::string>& known) {
+  throw InputError(unknown_name("value", text, known));
+}
+
+/// The texts that are no choices: integers.
+std::string meant_reshard(const std::string& text) {
+  if (is_number(text)) {
+    return std::to_string(std::stoi(text));
+  }
+  fail_unknown(text, {"default", "true", "false", "an integer"});
+}
 
 const std::vector<std::string>& dtype_choices() {
   static const std::vector<std::string> kChoices = {"own", "f32", "bf16", "f16"};
@@ -24,6 +48,26 @@ OwnKey units_key() {
              "or [the names of modules](#units-by-name), `\"layers.*; norm + lm_head\"`",
              std::string("blocks")};
   key.choices = {"blocks", "ends", "model"};
+  key.meant = [](const std::string& text) { return text; };
+  return key;
+}
+
+OwnKey reshard_key() {
+  OwnKey key{fsdp2_key::kReshard,
+             "`\"default\"` (None): units are freed after their forward, the root is kept; "
+             "`\"true\"`: the root is freed, too; `\"false\"`: all are kept (ZeRO-2); an integer: "
+             "all are cut to a slice among so many ranks, which divide the shard ranks",
+             std::string("default")};
+  key.choices = {"default", "true", "false"};
+  key.meant = meant_reshard;
+  return key;
+}
+
+OwnKey kept_key() {
+  OwnKey key{fsdp2_key::kKept,
+             "units that stay gathered though others are freed, by name as in `units`: torchtitan "
+             "keeps `\"norm + output\"`; `\"root\"` is the model's own",
+             std::string()};
   key.meant = [](const std::string& text) { return text; };
   return key;
 }
@@ -48,16 +92,6 @@ std::vector<ShardSwitches> switches_of(const ParallelJob& job) {
 }  // namespace
 
 std::vector<OwnKey> fsdp2_keys() {
-  OwnKey reshard{
-      fsdp2_key::kReshard,
-      "`\"default\"`: units are freed after their forward, the root is kept; `\"true\"`: "
-      "the root is freed, too; `\"false\"`: all are kept (ZeRO-2)",
-      std::string("default")};
-  reshard.choices = {"default", "true", "false"};
-  const OwnKey slice{fsdp2_key::kSliceRanks,
-                     "units are not freed but cut to a slice among so many ranks, as "
-                     "`reshard_after_forward=2` does; 0: they are freed",
-                     std::int64_t{0}};
   OwnKey replicas{fsdp2_key::kReplicas,
                   "HSDP: replicas; each is sharded over ranks / replicas",
                   std::int64_t{1}};
@@ -91,8 +125,16 @@ std::vector<OwnKey> fsdp2_keys() {
       "after the backward; `\"keep_no_sync\"`: both",
       std::string("reduce")};
   accumulation.choices = {"reduce", "no_sync", "no_all_reduce", "keep", "keep_no_sync"};
-  return {
-      units_key(), reshard, slice, replicas, param, reduce, buffers, group, async, accumulation};
+  return {units_key(),
+          reshard_key(),
+          kept_key(),
+          replicas,
+          param,
+          reduce,
+          buffers,
+          group,
+          async,
+          accumulation};
 }
 
 std::int64_t shards_of(const ParallelJob& job) {
@@ -107,13 +149,53 @@ UnitChoice rule_of(const OwnValues& own) {
                             : UnitChoice(text);
 }
 
+Reshard reshard_of(const ParallelJob& job) {
+  const std::string& text = job.own.text(fsdp2_key::kReshard);
+  if (text == "default" || text == "false") {
+    return {false, text == "default", 0};
+  }
+  const std::int64_t slice = text == "true" ? shards_of(job) : std::stoi(text);
+  if (slice == shards_of(job)) {
+    return {true, true, 0};
+  }
+  return slice == 1 ? Reshard{false, false, 0} : Reshard{true, true, static_cast<int>(slice)};
+}
+
+std::vector<bool> kept_units(const std::string& text, const std::vector<std::string>& unit_names) {
+  std::vector<bool> kept(unit_names.size(), false);
+  if (text.empty()) {
+    return kept;
+  }
+  const auto modules_of =
+      mapped(unit_names, [](const std::string& name) { return parts_of_list(name, '+'); });
+  for (const std::string& entry : parts_of_list(text, ';')) {
+    bool found = false;
+    for (std::size_t unit = 0; unit < unit_names.size(); ++unit) {
+      const std::vector<std::string>& modules = modules_of[unit];
+      const bool meant =
+          std::ranges::all_of(parts_of_list(entry, '+'), [&](const std::string& pattern) {
+            return std::ranges::any_of(modules, [&](const std::string& module) {
+              return matches_module(pattern, module);
+            });
+          });
+      kept[unit] = kept[unit] || meant;
+      found = found || meant;
+    }
+    if (!found) {
+      throw InputError(unknown_name("unit", entry, without_numbers(unit_names)));
+    }
+  }
+  return kept;
+}
+
 std::vector<ShardUnit> units_of(const ParallelJob& job, const TrainedModel& model) {
   std::vector<ShardUnit> units = shard_units(model);
-  const std::string& reshard = job.own.text(fsdp2_key::kReshard);
+  const Reshard reshard = reshard_of(job);
+  const std::vector<bool> kept = kept_units(job.own.text(fsdp2_key::kKept), model.unit_names);
   for (std::size_t i = 0; i < units.size(); ++i) {
     ShardUnit& unit = units[i];
-    unit.reshard_after_forward = reshard == "default" ? i > 0 : reshard == "true";
-    unit.slice_ranks = static_cast<int>(job.own.integer(fsdp2_key::kSliceRanks));
+    unit.reshard_after_forward = (i > 0 ? reshard.units : reshard.root) && !kept[i];
+    unit.slice_ranks = unit.reshard_after_forward ? reshard.slice_ranks : 0;
     unit.reduce_dtype = dtype_of(job.own, fsdp2_key::kReduceDtype);
     for (ShardedTensor& tensor : unit.tensors) {
       tensor.gathered = dtype_of(job.own, fsdp2_key::kParamDtype).value_or(tensor.stored);

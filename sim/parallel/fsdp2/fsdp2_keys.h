@@ -14,7 +14,7 @@ namespace stepsim {
 namespace fsdp2_key {
 inline constexpr const char* kUnits = "units";
 inline constexpr const char* kReshard = "reshard_after_forward";
-inline constexpr const char* kSliceRanks = "slice_ranks";
+inline constexpr const char* kKept = "kept_units";
 inline constexpr const char* kReplicas = "replicas";
 inline constexpr const char* kParamDtype = "param_dtype";
 inline constexpr const char* kReduceDtype = "reduce_dtype";
@@ -32,6 +32,19 @@ inline constexpr const char* kAccumulation = "accumulation";
 
 /// What fully_shard is called on.
 [[nodiscard]] UnitChoice rule_of(const OwnValues& own);
+
+/// What becomes of gathered parameters after the forward.
+struct Reshard {
+  bool root = false;    ///< The root's are freed,
+  bool units = true;    ///< and those of the units below it,
+  int slice_ranks = 0;  ///< but for a slice among so many ranks; 0: all of them.
+};
+/// What reshard_after_forward says. An integer is passed to every call, as true is.
+[[nodiscard]] Reshard reshard_of(const ParallelJob& job);
+
+/// The units that kept_units names. Raises InputError: an entry names none.
+[[nodiscard]] std::vector<bool> kept_units(const std::string& text,
+                                           const std::vector<std::string>& unit_names);
 
 /// The units of a model that has them, with the types and switches that the keys ask for.
 [[nodiscard]] std::vector<ShardUnit> units_of(const ParallelJob& job, const TrainedModel& model);

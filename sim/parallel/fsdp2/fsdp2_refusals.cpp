@@ -1,6 +1,11 @@
 #include "sim/parallel/fsdp2/fsdp2_refusals.h"
 
 #include <cstdint>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
 #include "sim/parallel/ddp/ddp_options.h"
@@ -8,6 +13,20 @@
 
 namespace stepsim {
 namespace {
+
+/// "1, 2, 4 or 8"
+std::string divisors_text(std::int64_t number) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t i = 1; i <= number; ++i) {
+    if (number % i == 0) {
+      divisors.push_back(i);
+    }
+  }
+  const std::int64_t last = divisors.back();
+  divisors.pop_back();
+  return divisors.empty() ? fmt::format("{}", last)
+                          : fmt::format("{} or {}", fmt::join(divisors, ", "), last);
+}
 
 std::optional<KeyRefusal> mesh_refusal(const ParallelJob& job) {
   const std::int64_t replicas = job.own.integer(fsdp2_key::kReplicas);
@@ -17,18 +36,42 @@ std::optional<KeyRefusal> mesh_refusal(const ParallelJob& job) {
   return KeyRefusal{true, fsdp2_key::kReplicas, "must divide the ranks"};
 }
 
-/// Units by name.
+std::optional<KeyRefusal> slice_refusal(const ParallelJob& job) {
+  const std::string& text = job.own.text(fsdp2_key::kReshard);
+  if (text == "default" || text == "true" || text == "false") {
+    return std::nullopt;
+  }
+  const std::int64_t slice = std::stoll(text);
+  const std::int64_t shards = shards_of(job);
+  if (slice > 0 && shards % slice == 0) {
+    return std::nullopt;
+  }
+  return KeyRefusal{true,
+                    fsdp2_key::kReshard,
+                    fmt::format("{} does not divide the {} shard ranks; expected {} ({} is true, 1 "
+                                "is false)",
+                                slice,
+                                shards,
+                                divisors_text(shards),
+                                shards)};
+}
+
+/// Units and those of them that are kept, by name.
 std::optional<KeyRefusal> unit_refusal(const ParallelJob& job) {
   const UnitChoice choice = rule_of(job.own);
-  if (job.model_is_unknown || choice.rule != UnitRule::Named) {
+  const std::string& kept = job.own.text(fsdp2_key::kKept);
+  if (job.model_is_unknown || (choice.rule != UnitRule::Named && kept.empty())) {
     return std::nullopt;
   }
   const StepOps ops = step_ops(job.model);
   TrainedModel model = trained_model(job.model, ops, job.buffer_bytes);
+  const char* key = fsdp2_key::kUnits;
   try {
     add_model_units(job.model, ops, choice, model);
+    key = fsdp2_key::kKept;
+    (void)kept_units(kept, model.unit_names);
   } catch (const InputError& error) {
-    return KeyRefusal{true, fsdp2_key::kUnits, error.what()};
+    return KeyRefusal{true, key, error.what()};
   }
   return std::nullopt;
 }
@@ -55,23 +98,20 @@ std::optional<KeyRefusal> fsdp2_refusal(const ParallelJob& job) {
   if (auto refusal = mesh_refusal(job)) {
     return refusal;  // What follows divides the ranks.
   }
-  if (auto refusal = ddp_refusal(job.ddp)) {
-    return refusal;
+  for (const auto& refusal : {slice_refusal(job), ddp_refusal(job.ddp)}) {
+    if (refusal) {
+      return refusal;
+    }
   }
   const OwnValues& own = job.own;
-  const std::int64_t slice = own.integer(fsdp2_key::kSliceRanks);
-  const std::int64_t shards = shards_of(job);
-  if (auto refusal = first_refusal(
-          {{slice != 0 && (slice < 2 || slice >= shards || shards % slice != 0),
-            fsdp2_key::kSliceRanks,
-            "must divide the shard ranks, more than 1 and fewer than all of them"},
-           {slice != 0 && own.text(fsdp2_key::kReshard) == "false",
-            fsdp2_key::kSliceRanks,
-            "needs units that are freed: reshard_after_forward = \"default\" or \"true\""},
-           {own.text(fsdp2_key::kAccumulation) == "no_all_reduce" &&
-                own.integer(fsdp2_key::kReplicas) == 1,
-            fsdp2_key::kAccumulation,
-            "\"no_all_reduce\" needs replicas"}})) {
+  const Reshard reshard = reshard_of(job);
+  if (auto refusal = first_refusal({{own.text(fsdp2_key::kAccumulation) == "no_all_reduce" &&
+                                         own.integer(fsdp2_key::kReplicas) == 1,
+                                     fsdp2_key::kAccumulation,
+                                     "\"no_all_reduce\" needs replicas"},
+                                    {!own.text(fsdp2_key::kKept).empty() && !reshard.units,
+                                     fsdp2_key::kKept,
+                                     "has no effect: reshard_after_forward keeps all units"}})) {
     return refusal;
   }
   return unit_refusal(job);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -13,6 +14,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/model/model_presets.h"
+#include "sim/parallel/ddp/ddp_options.h"
 #include "sim/parallel/fsdp2/named_units.h"
 #include "tests/costmodel/helpers.h"
 
@@ -42,6 +44,32 @@ TrainedModel model_with(const std::string& preset, const UnitChoice& choice) {
 std::string choice_error(const std::string& preset, const std::string& text) {
   return test::error_of([&] { (void)model_with(preset, UnitChoice(text)); });
 }
+
+/// A job of GPT-2 with few layers under fsdp2; the test sets keys.
+struct Fsdp2Job {
+  explicit Fsdp2Job(int layers = 4, int ranks = 8) {
+    config.layers = layers;
+    job_ranks = ranks;
+    for (const OwnKey& key : fsdp2_keys()) {
+      own.set(key.name, key.fallback);
+    }
+  }
+
+  [[nodiscard]] ParallelJob job() const {
+    return {config, ddp, own, no_buffers, job_ranks, 10, 2, false};
+  }
+  [[nodiscard]] std::vector<ShardUnit> units() const {
+    const StepOps ops = step_ops(config);
+    TrainedModel model = trained_model(config, ops, {});
+    add_model_units(config, ops, rule_of(own), model);
+    return units_of(job(), model);
+  }
+  TransformerConfig config = model_preset("gpt2-small");
+  DdpOptions ddp;
+  OwnValues own;
+  std::vector<std::int64_t> no_buffers;
+  int job_ranks = 8;
+};
 
 TEST_CASE("fsdp2 keys: a text of calls of fully_shard") {
   using Names = std::vector<std::string>;
@@ -141,6 +169,42 @@ TEST_CASE("fsdp2 keys: a shared embedding and head are in one unit") {
   CHECK(model.units.at(1).size() == 3);
   CHECK(model.forward_unit.front() == 1);
   CHECK(model.forward_unit.back() == 1);
+}
+
+TEST_CASE("fsdp2 keys: units that stay gathered, by name") {
+  Fsdp2Job job;
+  job.own.set("units", std::string("transformer.h.*; transformer.wpe"));
+  job.own.set("kept_units", std::string("transformer.h.3"));
+  const auto frees = [&] { return mapped(job.units(), &ShardUnit::reshard_after_forward); };
+  CHECK(frees() == std::vector<bool>{false, true, true, true, true, false});
+  job.own.set("reshard_after_forward", std::string("true"));
+  job.own.set("kept_units", std::string("root; transformer.wpe"));
+  CHECK(frees() == std::vector<bool>{false, false, true, true, true, true});
+  const std::vector<std::string> names = {"root", "layers.0", "layers.1", "norm + head"};
+  using Kept = std::vector<bool>;
+  CHECK(kept_units("", names) == Kept{false, false, false, false});
+  CHECK(kept_units("layers.*", names) == Kept{false, true, true, false});
+  CHECK(kept_units("head + norm", names) == Kept{false, false, false, true});
+  CHECK(kept_units("head", names) == Kept{false, false, false, true});
+  CHECK(test::error_of([&] { (void)kept_units("heads", names); }) ==
+        "unknown unit 'heads'; known: root, layers.*, norm + head");
+}
+
+TEST_CASE("fsdp2 keys: an integer is passed to every call, as true is") {
+  Fsdp2Job job;
+  const auto reshard = [&](const std::string& text) {
+    job.own.set("reshard_after_forward", text);
+    const Reshard value = reshard_of(job.job());
+    return std::tuple(value.root, value.units, value.slice_ranks);
+  };
+  CHECK(reshard("default") == std::tuple(false, true, 0));
+  CHECK(reshard("true") == std::tuple(true, true, 0));
+  CHECK(reshard("false") == std::tuple(false, false, 0));
+  CHECK(reshard("2") == std::tuple(true, true, 2));
+  CHECK(reshard("8") == reshard("true"));
+  CHECK(reshard("1") == reshard("false"));
+  job.own.set("replicas", std::int64_t{2});
+  CHECK(reshard("4") == reshard("true"));
 }
 
 }  // namespace

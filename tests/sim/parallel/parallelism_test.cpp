@@ -98,11 +98,13 @@ TEST_CASE("fsdp2 shards over the ranks of a replica, and refuses what is DDP's")
   CHECK(std::string(kind.refusal(job)->key) == "replicas");
   own.set("replicas", std::int64_t{1});
 
-  own.set("slice_ranks", std::int64_t{3});
-  CHECK(std::string(kind.refusal(job)->key) == "slice_ranks");
-  own.set("slice_ranks", std::int64_t{4});
+  own.set("reshard_after_forward", std::string("3"));
+  CHECK(std::string(kind.refusal(job)->key) == "reshard_after_forward");
+  own.set("reshard_after_forward", std::string("4"));
   CHECK_FALSE(kind.refusal(job));
-  own.set("slice_ranks", std::int64_t{0});
+  // Slices are shared by two groups, beside all ranks and two groups of the shards.
+  CHECK(kind.facts(job).communicators.size() == 1 + 1 + 1 + 2);
+  own.set("reshard_after_forward", std::string("default"));
 
   own.set("accumulation", std::string("no_all_reduce"));
   CHECK(std::string(kind.refusal(job)->key) == "accumulation");

@@ -203,7 +203,7 @@ std::vector<KeyChange> block_changes() {
       {"parallel.kind", "zero3"},
       {"parallel.units", "model", fsdp2},
       {"parallel.reshard_after_forward", "false", fsdp2},
-      {"parallel.slice_ranks", "2", fsdp2},
+      {"parallel.kept_units", "*", fsdp2},
       {"parallel.replicas", "2", fsdp2},
       {"parallel.param_dtype", "bf16", fsdp2},
       {"parallel.reduce_dtype", "bf16", fsdp2},

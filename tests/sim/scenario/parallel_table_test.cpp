@@ -28,7 +28,27 @@ std::string fsdp2_refused(std::vector<std::string> overrides) {
   return refused(overrides);
 }
 
+/// What a key of fsdp2 is read as.
+std::string text_of(const std::string& key, const std::string& value) {
+  const Scenario scenario =
+      parse_scenario(test::kScenarioText,
+                     "s.toml",
+                     std::vector<std::string>{kFsdp2, "parallel." + key + "=" + value});
+  return scenario.parallel_values.text(key);
+}
+
 }  // namespace
+
+TEST_CASE("[parallel]: what PyTorch and others write for a value is read as it is meant") {
+  CHECK(text_of("reshard_after_forward", "true") == "true");
+  CHECK(text_of("reshard_after_forward", "\"false\"") == "false");
+  CHECK(text_of("reshard_after_forward", "2") == "2");
+  CHECK(text_of("reshard_after_forward", "\"2\"") == "2");
+  CHECK(text_of("units", "layers.*; classifier") == "layers.*; classifier");
+  const std::string in_file = std::string(test::kScenarioText) +
+                              "[parallel]\nkind = \"fsdp2\"\nreshard_after_forward = 2\n";
+  CHECK(parse_scenario(in_file, "s.toml").parallel_values.text("reshard_after_forward") == "2");
+}
 
 TEST_CASE("[parallel]: units that are none") {
   CHECK(fsdp2_refused({"parallel.units=layer.*"}) ==
@@ -41,6 +61,21 @@ TEST_CASE("[parallel]: units that are none") {
   CHECK(fsdp2_refused({"parallel.units=layers.*;"}) ==
         "an empty entry in 'layers.*;'; ';' stands between units and '+' between modules of one "
         "unit, as in \"layers.*; norm + lm_head\"");
+  CHECK(
+      fsdp2_refused({"parallel.kept_units=head"}).starts_with("unknown unit 'head'; known: root"));
+  CHECK(fsdp2_refused({"parallel.kept_units=root", "parallel.reshard_after_forward=false"}) ==
+        "has no effect: reshard_after_forward keeps all units");
   // Keys of one kind mean nothing to another.
   CHECK(refused({"parallel.kind=ddp", "parallel.units=blocks"}) == "does not apply to kind 'ddp'");
+}
+
+TEST_CASE("[parallel]: slices that do not fit the ranks") {
+  CHECK(fsdp2_refused({"parallel.reshard_after_forward=3"}) ==
+        "3 does not divide the 4 shard ranks; expected 1, 2 or 4 (4 is true, 1 is false)");
+  CHECK(fsdp2_refused({"parallel.reshard_after_forward=4", "parallel.replicas=2"}) ==
+        "4 does not divide the 2 shard ranks; expected 1 or 2 (2 is true, 1 is false)");
+  CHECK(fsdp2_refused({"parallel.reshard_after_forward=0"}).starts_with("0 does not divide"));
+  CHECK(fsdp2_refused({"parallel.reshard_after_forward=sometimes"}) ==
+        "unknown value 'sometimes'; known: default, true, false, an integer");
+  CHECK(fsdp2_refused({"parallel.reshard_after_forward=2"}) == "no error");
 }

@@ -89,6 +89,30 @@ std::vector<ShardSwitches> switches_of(const ParallelJob& job) {
   return switches;
 }
 
+/// Explicit lists of the units that come next and before, of those that have parameters; the root
+/// has none and is in none.
+void add_prefetches(const OwnValues& own, std::vector<ShardUnit>& units) {
+  std::vector<int> order;
+  for (std::size_t unit = 1; unit < units.size(); ++unit) {
+    if (!units[unit].tensors.empty()) {
+      order.push_back(static_cast<int>(unit));
+    }
+  }
+  const auto count = static_cast<std::int64_t>(order.size());
+  const auto list = [&](std::int64_t from, std::int64_t step, std::int64_t most) {
+    std::vector<int> others;
+    for (std::int64_t i = 1; i <= most && from + i * step >= 0 && from + i * step < count; ++i) {
+      others.push_back(order[at(from + i * step)]);
+    }
+    return others;
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    ShardUnit& unit = units[at(order[at(i)])];
+    unit.forward_prefetch = list(i, 1, own.integer(fsdp2_key::kForwardPrefetch));
+    unit.backward_prefetch = list(i, -1, own.integer(fsdp2_key::kBackwardPrefetch));
+  }
+}
+
 }  // namespace
 
 std::vector<OwnKey> fsdp2_keys() {
@@ -105,6 +129,15 @@ std::vector<OwnKey> fsdp2_keys() {
                 "`\"bf16\"`, `\"f16\"`",
                 std::string("own")};
   param.choices = reduce.choices = dtype_choices();
+  const OwnKey forward{fsdp2_key::kForwardPrefetch,
+                       "each unit gathers so many of the next ones as soon as it has its own "
+                       "(`set_modules_to_forward_prefetch`); 0: none",
+                       std::int64_t{0}};
+  const OwnKey backward{
+      fsdp2_key::kBackwardPrefetch,
+      "each unit gathers so many of those before it (`set_modules_to_backward_prefetch`"
+      "); 0: the one before, as PyTorch does by itself",
+      std::int64_t{0}};
   OwnKey buffers{fsdp2_key::kReduceBuffers,
                  "reduce-scatter inputs held at a time (`set_reduce_scatter_max_input_buffers`)",
                  std::int64_t{1}};
@@ -131,6 +164,8 @@ std::vector<OwnKey> fsdp2_keys() {
           replicas,
           param,
           reduce,
+          forward,
+          backward,
           buffers,
           group,
           async,
@@ -201,6 +236,7 @@ std::vector<ShardUnit> units_of(const ParallelJob& job, const TrainedModel& mode
       tensor.gathered = dtype_of(job.own, fsdp2_key::kParamDtype).value_or(tensor.stored);
     }
   }
+  add_prefetches(job.own, units);
   return units;
 }
 

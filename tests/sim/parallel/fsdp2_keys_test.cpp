@@ -2,6 +2,7 @@
 #include "sim/parallel/fsdp2/fsdp2_keys.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <tuple>
@@ -16,6 +17,7 @@
 #include "costmodel/model/model_presets.h"
 #include "sim/parallel/ddp/ddp_options.h"
 #include "sim/parallel/fsdp2/named_units.h"
+#include "sim/parallel/fsdp2/shard_sequence.h"
 #include "tests/costmodel/helpers.h"
 
 namespace stepsim {
@@ -64,6 +66,33 @@ struct Fsdp2Job {
     add_model_units(config, ops, rule_of(own), model);
     return units_of(job(), model);
   }
+  /// Gathers, frees and reductions of a step, "gather 1 free 1", in host order.
+  [[nodiscard]] std::string events(bool backward) const {
+    const std::vector<ShardUnit> all = units();
+    ShardSequence sequence(all, options_of(job()).mesh);
+    sequence.begin_forward();
+    sequence.enter(0);
+    for (int unit = 1; unit < static_cast<int>(all.size()); ++unit) {
+      sequence.enter(unit);
+      sequence.leave(unit);
+    }
+    sequence.leave(0);
+    if (backward) {
+      sequence.clear_events();
+      sequence.backward();
+    }
+    const std::map<ShardAct, std::string> names = {{ShardAct::Unshard, "gather"},
+                                                   {ShardAct::Reshard, "free"},
+                                                   {ShardAct::ReduceScatter, "reduce"}};
+    std::vector<std::string> texts;
+    for (const ShardEvent& event : sequence.events()) {
+      if (const auto name = names.find(event.act); name != names.end()) {
+        texts.push_back(fmt::format("{} {}", name->second, event.unit));
+      }
+    }
+    return fmt::format("{}", fmt::join(texts, ", "));
+  }
+
   TransformerConfig config = model_preset("gpt2-small");
   DdpOptions ddp;
   OwnValues own;
@@ -205,6 +234,25 @@ TEST_CASE("fsdp2 keys: an integer is passed to every call, as true is") {
   CHECK(reshard("1") == reshard("false"));
   job.own.set("replicas", std::int64_t{2});
   CHECK(reshard("4") == reshard("true"));
+}
+
+TEST_CASE("fsdp2 keys: explicit prefetches have PyTorch's order") {
+  Fsdp2Job job;
+  CHECK(job.events(false) ==
+        "gather 0, gather 1, free 1, gather 2, free 2, gather 3, free 3, gather 4, free 4");
+  job.own.set("forward_prefetch", std::int64_t{2});
+  CHECK(job.events(false) ==
+        "gather 0, gather 1, gather 2, gather 3, free 1, gather 4, free 2, free 3, free 4");
+  const std::string by_itself =
+      "gather 4, gather 3, free 4, reduce 4, gather 2, free 3, reduce 3, gather 1, free 2, "
+      "reduce 2, free 1, reduce 1, free 0, reduce 0";
+  CHECK(job.events(true) == by_itself);
+  job.own.set("backward_prefetch", std::int64_t{1});
+  CHECK(job.events(true) == by_itself);
+  job.own.set("backward_prefetch", std::int64_t{2});
+  CHECK(job.events(true) ==
+        "gather 4, gather 3, gather 2, free 4, reduce 4, gather 1, free 3, reduce 3, free 2, "
+        "reduce 2, free 1, reduce 1, free 0, reduce 0");
 }
 
 }  // namespace

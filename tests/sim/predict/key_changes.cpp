@@ -207,6 +207,8 @@ std::vector<KeyChange> block_changes() {
       {"parallel.replicas", "2", fsdp2},
       {"parallel.param_dtype", "bf16", fsdp2},
       {"parallel.reduce_dtype", "bf16", fsdp2},
+      {"parallel.forward_prefetch", "2", with(fsdp2, {"host.unit_forward=20 ms"})},
+      {"parallel.backward_prefetch", "2", fsdp2},
       {"parallel.reduce_buffers", "2", fsdp2},
       {"parallel.separate_reduce_group", "true", fsdp2},
       {"parallel.async_unshard", "true", fsdp2, Effect::Nothing},  // These times are of a GPU.

@@ -18,6 +18,9 @@
 namespace stepsim {
 namespace {
 
+constexpr int kFirstMinor = 4;  // PyTorch 2.4 has the first fully_shard.
+constexpr int kLastMinor = 15;
+
 bool is_number(const std::string& text) {
   constexpr std::size_t kMostDigits = 9;
   return !text.empty() && text.size() <= kMostDigits &&
@@ -39,6 +42,35 @@ std::string meant_reshard(const std::string& text) {
 const std::vector<std::string>& dtype_choices() {
   static const std::vector<std::string> kChoices = {"own", "f32", "bf16", "f16"};
   return kChoices;
+}
+
+std::vector<std::string> torch_versions() {
+  std::vector<std::string> versions;
+  for (int minor = kFirstMinor; minor <= kLastMinor; ++minor) {
+    versions.push_back(fmt::format("2.{}", minor));
+  }
+  return versions;
+}
+
+/// "newest", "2.13.0".
+std::string meant_torch(const std::string& text) {
+  const std::vector<std::string> known = torch_versions();
+  if (text == "newest") {
+    return known.back();
+  }
+  const std::size_t dot = text.find('.');
+  const std::string major = text.substr(0, dot);
+  const std::string rest = dot == std::string::npos ? "" : text.substr(dot + 1);
+  const std::string minor = rest.substr(0, rest.find('.'));
+  const std::string version = major + "." + minor;
+  if (std::ranges::count(known, version) > 0) {
+    return version;
+  }
+  if (is_number(major) && is_number(minor) &&
+      (std::stoi(major) < 2 || (major == "2" && std::stoi(minor) < kFirstMinor))) {
+    throw InputError("PyTorch {} has no fully_shard, which came with 2.{}", text, kFirstMinor);
+  }
+  fail_unknown(text, known);
 }
 
 OwnKey units_key() {
@@ -72,10 +104,35 @@ OwnKey kept_key() {
   return key;
 }
 
+OwnKey torch_key() {
+  const std::vector<std::string> versions = torch_versions();
+  OwnKey key{fsdp2_key::kTorch,
+             fmt::format("PyTorch's version: {}. Keys that it lacks are refused; before 2.8 the "
+                         "root is always kept and one shard rank gathers, too, before 2.15 "
+                         "`reduce_dtype` is `param_dtype` unless it is stated",
+                         fmt::join(mapped(versions,
+                                          [](const std::string& version) {
+                                            return fmt::format("`\"{}\"`", version);
+                                          }),
+                                   ", ")),
+             versions.back()};
+  key.choices = versions;
+  key.meant = meant_torch;
+  return key;
+}
+
 /// The type that a key names; None: the parameters' own.
 std::optional<Dtype> dtype_of(const OwnValues& own, const char* key) {
   const std::string& name = own.text(key);
   return name == "own" ? std::nullopt : std::optional(parse_dtype(name));
+}
+
+/// Before PyTorch 2.15 gradients had the gathered type, and were reduced in it.
+std::optional<Dtype> reduce_dtype(const OwnValues& own) {
+  constexpr int kOwnGradients = 15;
+  const std::optional<Dtype> stated = dtype_of(own, fsdp2_key::kReduceDtype);
+  return stated || torch_minor(own) >= kOwnGradients ? stated
+                                                     : dtype_of(own, fsdp2_key::kParamDtype);
 }
 
 std::vector<ShardSwitches> switches_of(const ParallelJob& job) {
@@ -169,7 +226,12 @@ std::vector<OwnKey> fsdp2_keys() {
           buffers,
           group,
           async,
-          accumulation};
+          accumulation,
+          torch_key()};
+}
+
+int torch_minor(const OwnValues& own) {
+  return std::stoi(own.text(fsdp2_key::kTorch).substr(std::string_view("2.").size()));
 }
 
 std::int64_t shards_of(const ParallelJob& job) {
@@ -185,15 +247,17 @@ UnitChoice rule_of(const OwnValues& own) {
 }
 
 Reshard reshard_of(const ParallelJob& job) {
+  constexpr int kFreesRoot = 8;
   const std::string& text = job.own.text(fsdp2_key::kReshard);
+  const bool frees_root = torch_minor(job.own) >= kFreesRoot;
   if (text == "default" || text == "false") {
     return {false, text == "default", 0};
   }
   const std::int64_t slice = text == "true" ? shards_of(job) : std::stoi(text);
   if (slice == shards_of(job)) {
-    return {true, true, 0};
+    return {frees_root, true, 0};
   }
-  return slice == 1 ? Reshard{false, false, 0} : Reshard{true, true, static_cast<int>(slice)};
+  return slice == 1 ? Reshard{false, false, 0} : Reshard{frees_root, true, static_cast<int>(slice)};
 }
 
 std::vector<bool> kept_units(const std::string& text, const std::vector<std::string>& unit_names) {
@@ -231,7 +295,7 @@ std::vector<ShardUnit> units_of(const ParallelJob& job, const TrainedModel& mode
     ShardUnit& unit = units[i];
     unit.reshard_after_forward = (i > 0 ? reshard.units : reshard.root) && !kept[i];
     unit.slice_ranks = unit.reshard_after_forward ? reshard.slice_ranks : 0;
-    unit.reduce_dtype = dtype_of(job.own, fsdp2_key::kReduceDtype);
+    unit.reduce_dtype = reduce_dtype(job.own);
     for (ShardedTensor& tensor : unit.tensors) {
       tensor.gathered = dtype_of(job.own, fsdp2_key::kParamDtype).value_or(tensor.stored);
     }
@@ -241,9 +305,11 @@ std::vector<ShardUnit> units_of(const ParallelJob& job, const TrainedModel& mode
 }
 
 Fsdp2Options options_of(const ParallelJob& job) {
+  constexpr int kSkipsSingle = 8;
   Fsdp2Options options;
   const auto replicas = static_cast<int>(job.own.integer(fsdp2_key::kReplicas));
-  options.mesh = {job.ranks / replicas, replicas, replicas > 1};
+  const bool single_gathers = torch_minor(job.own) < kSkipsSingle;
+  options.mesh = {job.ranks / replicas, replicas, replicas > 1, single_gathers};
   options.reduce_buffers = static_cast<int>(job.own.integer(fsdp2_key::kReduceBuffers));
   options.separate_reduce_group = job.own.flag(fsdp2_key::kSeparateGroup);
   options.async_unshard = job.own.flag(fsdp2_key::kAsyncUnshard);

@@ -24,10 +24,14 @@ inline constexpr const char* kReduceBuffers = "reduce_buffers";
 inline constexpr const char* kSeparateGroup = "separate_reduce_group";
 inline constexpr const char* kAsyncUnshard = "async_unshard";
 inline constexpr const char* kAccumulation = "accumulation";
+inline constexpr const char* kTorch = "torch";
 }  // namespace fsdp2_key
 
 /// FSDP2's keys, as scenarios/README.md lists them.
 [[nodiscard]] std::vector<OwnKey> fsdp2_keys();
+
+/// 13 of PyTorch 2.13.
+[[nodiscard]] int torch_minor(const OwnValues& own);
 
 /// The ranks of a replica, which shard its parameters.
 [[nodiscard]] std::int64_t shards_of(const ParallelJob& job);
@@ -41,7 +45,8 @@ struct Reshard {
   bool units = true;    ///< and those of the units below it,
   int slice_ranks = 0;  ///< but for a slice among so many ranks; 0: all of them.
 };
-/// What reshard_after_forward says. An integer is passed to every call, as true is.
+/// What reshard_after_forward says. An integer is passed to every call, as true is. Before PyTorch
+/// 2.8 the root was kept, whatever was asked.
 [[nodiscard]] Reshard reshard_of(const ParallelJob& job);
 
 /// The units that kept_units names. Raises InputError: an entry names none.

@@ -280,7 +280,7 @@ void Fsdp2RankProgram::gather(int unit, bool slice) {
     memory(bytes.stored_shard + part, Phase::Other, copy_in);
   }
   memory(2 * part, Phase::Other, copy_in, copy_label(UnitCopy::In));
-  if (ranks == 1) {
+  if (ranks == 1 && !context_.options.mesh.single_gathers) {
     return;
   }
   if (!on_cpu()) {
@@ -376,7 +376,7 @@ void Fsdp2RankProgram::reduce_replicas(int unit) {
   if (bytes.reduced == 0) {
     return;
   }
-  if (context_.options.mesh.shards == 1) {
+  if (!scatters(context_.options.mesh)) {
     memory(bytes.gradients + bytes.reduced, Phase::Backward);
     if (!on_cpu()) {
       event_wait(record(kComputeStream), Phase::Other, kReplicaStream);

@@ -76,6 +76,46 @@ std::optional<KeyRefusal> unit_refusal(const ParallelJob& job) {
   return std::nullopt;
 }
 
+/// A key that came with a later version than the job's.
+KeyRefusal came_with(
+    const ParallelJob& job, bool asked, int minor, const char* key, const char* what) {
+  return {asked && torch_minor(job.own) < minor,
+          key,
+          fmt::format("{} came with PyTorch 2.{}, and parallel.torch is \"{}\"",
+                      what,
+                      minor,
+                      job.own.text(fsdp2_key::kTorch))};
+}
+
+std::optional<KeyRefusal> version_refusal(const ParallelJob& job) {
+  constexpr int kAsyncUnshard = 6;  // pytorch/pytorch#135523, after the branch of 2.5.
+  constexpr int kOnCpu = 7;
+  constexpr int kReduceSwitches = 13;
+  const OwnValues& own = job.own;
+  return first_refusal(
+      {{job.ddp.torch == DdpRules::Torch18 || job.ddp.torch == DdpRules::Torch113,
+        "torch",
+        fmt::format("PyTorch {} has no fully_shard, which came with 2.4: leave ddp.torch out, and "
+                    "say the version in parallel.torch",
+                    name_of(job.ddp.torch))},
+       came_with(job, job.gloo, kOnCpu, fsdp2_key::kTorch, "fully_shard over gloo"),
+       came_with(job,
+                 own.flag(fsdp2_key::kAsyncUnshard),
+                 kAsyncUnshard,
+                 fsdp2_key::kAsyncUnshard,
+                 "_set_unshard_async_op"),
+       came_with(job,
+                 own.flag(fsdp2_key::kSeparateGroup),
+                 kReduceSwitches,
+                 fsdp2_key::kSeparateGroup,
+                 "set_separate_reduce_scatter_group"),
+       came_with(job,
+                 own.integer(fsdp2_key::kReduceBuffers) > 1,
+                 kReduceSwitches,
+                 fsdp2_key::kReduceBuffers,
+                 "set_reduce_scatter_max_input_buffers")});
+}
+
 std::optional<KeyRefusal> ddp_refusal(const DdpOptions& ddp) {
   const char* const of_ddp = "belongs to DDP's reducer; fsdp2 has none";
   return first_refusal(
@@ -98,7 +138,7 @@ std::optional<KeyRefusal> fsdp2_refusal(const ParallelJob& job) {
   if (auto refusal = mesh_refusal(job)) {
     return refusal;  // What follows divides the ranks.
   }
-  for (const auto& refusal : {slice_refusal(job), ddp_refusal(job.ddp)}) {
+  for (const auto& refusal : {slice_refusal(job), version_refusal(job), ddp_refusal(job.ddp)}) {
     if (refusal) {
       return refusal;
     }

@@ -155,7 +155,7 @@ void ShardSequence::post_backward(int unit) {
     return;
   }
   group.has_gradients = false;
-  if (mesh_.shards > 1) {
+  if (scatters(mesh_)) {
     note(ShardAct::ReduceScatter, unit);
   }
   if (mesh_.replicates && switches_.all_reduce) {

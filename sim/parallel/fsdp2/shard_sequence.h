@@ -43,7 +43,14 @@ struct ShardMesh {
   int shards = 1;
   int replicas = 1;
   bool replicates = false;  ///< The mesh has a dimension of replicas, even if there is just one.
+  bool single_gathers =
+      false;  ///< One shard rank gathers and scatters, too, as before PyTorch 2.8.
 };
+
+/// Tells whether gradients are reduce-scattered.
+[[nodiscard]] inline bool scatters(const ShardMesh& mesh) {
+  return mesh.shards > 1 || mesh.single_gathers;
+}
 
 /// What PyTorch's fully_shard does from call to call: which units are gathered, freed and reduced,
 /// and in which order. A forward is told as the units that it enters and leaves; its backward

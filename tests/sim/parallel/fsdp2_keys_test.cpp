@@ -234,6 +234,10 @@ TEST_CASE("fsdp2 keys: an integer is passed to every call, as true is") {
   CHECK(reshard("1") == reshard("false"));
   job.own.set("replicas", std::int64_t{2});
   CHECK(reshard("4") == reshard("true"));
+  // Before PyTorch 2.8 the root was kept, whatever was asked.
+  job.own.set("torch", std::string("2.7"));
+  CHECK(reshard("true") == std::tuple(false, true, 0));
+  CHECK(reshard("2") == std::tuple(false, true, 2));
 }
 
 TEST_CASE("fsdp2 keys: explicit prefetches have PyTorch's order") {
@@ -253,6 +257,27 @@ TEST_CASE("fsdp2 keys: explicit prefetches have PyTorch's order") {
   CHECK(job.events(true) ==
         "gather 4, gather 3, gather 2, free 4, reduce 4, gather 1, free 3, reduce 3, free 2, "
         "reduce 2, free 1, reduce 1, free 0, reduce 0");
+}
+
+TEST_CASE("fsdp2 keys: the type of the reduction goes by PyTorch's version") {
+  Fsdp2Job job;
+  job.own.set("param_dtype", std::string("bf16"));
+  const auto type = [&](const char* torch) {
+    job.own.set("torch", std::string(torch));
+    return reduced_buffer(job.units().at(1), 8).dtype;
+  };
+  CHECK(type("2.15") == Dtype::F32);
+  CHECK(type("2.14") == Dtype::Bf16);
+  job.own.set("reduce_dtype", std::string("f32"));
+  CHECK(type("2.14") == Dtype::F32);
+}
+
+TEST_CASE("fsdp2 keys: one shard rank ran its collectives before PyTorch 2.8") {
+  Fsdp2Job job(2, 1);
+  CHECK(job.events(true).find("reduce") == std::string::npos);
+  job.own.set("torch", std::string("2.7"));
+  CHECK(job.events(true).ends_with("reduce 1, free 0, reduce 0"));
+  CHECK(options_of(job.job()).mesh.single_gathers);
 }
 
 }  // namespace

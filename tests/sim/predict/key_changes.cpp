@@ -212,6 +212,7 @@ std::vector<KeyChange> block_changes() {
       {"parallel.reduce_buffers", "2", fsdp2},
       {"parallel.separate_reduce_group", "true", fsdp2},
       {"parallel.async_unshard", "true", fsdp2, Effect::Nothing},  // These times are of a GPU.
+      {"parallel.torch", "2.14", with(fsdp2, {"parallel.param_dtype=bf16"})},
       {"parallel.accumulation", "no_sync", with(fsdp2, {"ddp.accumulation_steps=2"})},
       {"ddp.zero_broadcast_by_rank", "true", {"ddp.zero_stage=1"}},
       {"interference.strength", "0.5"},

@@ -44,6 +44,9 @@ TEST_CASE("[parallel]: what PyTorch and others write for a value is read as it i
   CHECK(text_of("reshard_after_forward", "\"false\"") == "false");
   CHECK(text_of("reshard_after_forward", "2") == "2");
   CHECK(text_of("reshard_after_forward", "\"2\"") == "2");
+  CHECK(text_of("torch", "2.10") == "2.10");
+  CHECK(text_of("torch", "2.9.1") == "2.9");
+  CHECK(text_of("torch", "newest") == "2.15");
   CHECK(text_of("units", "layers.*; classifier") == "layers.*; classifier");
   const std::string in_file = std::string(test::kScenarioText) +
                               "[parallel]\nkind = \"fsdp2\"\nreshard_after_forward = 2\n";
@@ -78,4 +81,33 @@ TEST_CASE("[parallel]: slices that do not fit the ranks") {
   CHECK(fsdp2_refused({"parallel.reshard_after_forward=sometimes"}) ==
         "unknown value 'sometimes'; known: default, true, false, an integer");
   CHECK(fsdp2_refused({"parallel.reshard_after_forward=2"}) == "no error");
+}
+
+TEST_CASE("[parallel]: what a version of PyTorch lacks") {
+  const auto with = [](const std::string& torch, const std::string& key) {
+    return fsdp2_refused({"parallel.torch=" + torch, "parallel." + key});
+  };
+  const std::string group = "separate_reduce_group=true";
+  CHECK(with("2.12", group) ==
+        "set_separate_reduce_scatter_group came with PyTorch 2.13, and parallel.torch is \"2.12\"");
+  CHECK(with("2.13", group) == "no error");
+  CHECK(with("2.12", "reduce_buffers=2") ==
+        "set_reduce_scatter_max_input_buffers came with PyTorch 2.13, and parallel.torch is "
+        "\"2.12\"");
+  CHECK(with("2.12", "reduce_buffers=1") == "no error");
+  CHECK(with("2.5", "async_unshard=true") ==
+        "_set_unshard_async_op came with PyTorch 2.6, and parallel.torch is \"2.5\"");
+  CHECK(with("2.6", "async_unshard=true") == "no error");
+  CHECK(with("2.4", "replicas=2") == "no error");  // HSDP came with the first fully_shard.
+  CHECK(fsdp2_refused({"parallel.torch=2.3"}) ==
+        "PyTorch 2.3 has no fully_shard, which came with 2.4");
+  CHECK(fsdp2_refused({"parallel.torch=1.13"}) ==
+        "PyTorch 1.13 has no fully_shard, which came with 2.4");
+  CHECK(fsdp2_refused({"parallel.torch=3"}).starts_with("unknown value '3'"));
+  CHECK(fsdp2_refused({"parallel.torch=2.6", "cluster.communicator=gloo"}) ==
+        "fully_shard over gloo came with PyTorch 2.7, and parallel.torch is \"2.6\"");
+  CHECK(fsdp2_refused({"ddp.torch=1.13"}) ==
+        "PyTorch 1.13 has no fully_shard, which came with 2.4: leave ddp.torch out, and say the "
+        "version in parallel.torch");
+  CHECK(fsdp2_refused({"ddp.torch=newest"}) == "no error");
 }

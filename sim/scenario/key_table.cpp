@@ -126,6 +126,13 @@ void check_table(const TomlDocument& document, const TomlValue& value, const std
     }
     const std::vector<std::string> known = names_of(table->keys);
     if (std::ranges::find(known, item.key) == known.end()) {
+      if (const std::string advice = advice_for_key(path, item.key); !advice.empty()) {
+        fail_at(document,
+                item,
+                TomlAt::Key,
+                path,
+                fmt::format("unknown key '{}'; {}", printable(item.key), advice));
+      }
       const bool is_table = path.empty() && (item.kind == TomlValue::Kind::Table ||
                                              item.kind == TomlValue::Kind::List);
       fail_at(document,

@@ -33,4 +33,13 @@ void check_keys(const TomlDocument& document);
 /// required key that is missing.
 void read_keys(const TomlReader& table, Scenario& scenario);
 
+/// What to write in place of a key that PyTorch, another library or an older version has for the
+/// same, or that nothing here stands for: "write parallel.kind = \"fsdp2\"". `table`: where it was
+/// written, "ddp"; the whole file is "". Capital letters and underscores in front do not count.
+/// Empty: nothing is known of it.
+[[nodiscard]] std::string advice_for_key(const std::string& table, const std::string& key);
+
+/// The same for a kind of parallelism, as "FULL_SHARD".
+[[nodiscard]] std::string advice_for_kind(const std::string& kind);
+
 }  // namespace stepsim

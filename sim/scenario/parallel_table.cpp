@@ -18,6 +18,16 @@ std::vector<std::string> kind_names() {
   return mapped(parallelisms(), [](const Parallelism* kind) { return std::string(kind->name()); });
 }
 
+std::string read_kind_name(const TomlReader& table) {
+  const std::vector<std::string> known = kind_names();
+  const std::string kind = table.text("kind");
+  const std::string advice = advice_for_kind(kind);
+  if (std::ranges::count(known, kind) == 0 && !advice.empty()) {
+    table.fail("kind", fmt::format("unknown value '{}'; {}", printable(kind), advice));
+  }
+  return read_choice(table, "kind", "", known);
+}
+
 /// What the kinds are: "`"ddp"`: ...; `"zero3"`: ...".
 std::string kind_meanings() {
   return fmt::format("{}",
@@ -62,7 +72,9 @@ OwnValue read_own(const TomlReader& table, const OwnKey& key) {
         if constexpr (std::is_same_v<Value, bool>) {
           return table.boolean_or(key.name, fallback);
         } else if constexpr (std::is_same_v<Value, std::int64_t>) {
-          return table.integer(key.name, key.least, key.most);
+          const bool is_text = table.value(key.name).kind == TomlValue::Kind::Text;
+          return is_text && key.meant ? std::int64_t{std::stoll(read_own_text(table, key))}
+                                      : table.integer(key.name, key.least, key.most);
         } else if constexpr (std::is_same_v<Value, Bytes>) {
           return table.bytes(key.name);
         } else {
@@ -99,7 +111,7 @@ Key own_row(const OwnKey& own) {
 
 std::vector<Key> parallel_keys() {
   const auto read_kind = [](const TomlReader& table, Scenario& scenario) {
-    scenario.parallel = &parallelism_named(read_choice(table, "kind", "", kind_names()));
+    scenario.parallel = &parallelism_named(read_kind_name(table));
     for (const OwnKey& key : scenario.parallel->keys()) {
       scenario.parallel_values.set(key.name, key.fallback);
     }

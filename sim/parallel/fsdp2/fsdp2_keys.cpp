@@ -1,6 +1,7 @@
 #include "sim/parallel/fsdp2/fsdp2_keys.h"
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,11 @@ namespace {
 constexpr int kFirstMinor = 4;  // PyTorch 2.4 has the first fully_shard.
 constexpr int kLastMinor = 15;
 
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
 bool is_number(const std::string& text) {
   constexpr std::size_t kMostDigits = 9;
   return !text.empty() && text.size() <= kMostDigits &&
@@ -31,10 +37,20 @@ bool is_number(const std::string& text) {
   throw InputError(unknown_name("value", text, known));
 }
 
-/// The texts that are no choices: integers.
+/// What PyTorch and torchtitan call them.
 std::string meant_reshard(const std::string& text) {
+  const std::string lower = lower_case(text);
   if (is_number(text)) {
     return std::to_string(std::stoi(text));
+  }
+  if (lower == "none") {
+    return "default";
+  }
+  if (lower == "true" || lower == "always") {
+    return "true";
+  }
+  if (lower == "false" || lower == "never") {
+    return "false";
   }
   fail_unknown(text, {"default", "true", "false", "an integer"});
 }
@@ -42,6 +58,25 @@ std::string meant_reshard(const std::string& text) {
 const std::vector<std::string>& dtype_choices() {
   static const std::vector<std::string> kChoices = {"own", "f32", "bf16", "f16"};
   return kChoices;
+}
+
+/// "torch.bfloat16", "float32", "None".
+std::string meant_dtype(const std::string& text) {
+  std::string lower = lower_case(text);
+  if (lower == "none") {
+    return "own";
+  }
+  constexpr std::string_view kModule = "torch.";
+  lower.erase(0, lower.starts_with(kModule) ? kModule.size() : 0);
+  try {
+    const std::string name(name_of(parse_dtype(lower)));
+    if (std::ranges::count(dtype_choices(), name) > 0) {
+      return name;
+    }
+  } catch (const InputError&) {
+    // The key's own choices say more than all types that there are.
+  }
+  fail_unknown(text, dtype_choices());
 }
 
 std::vector<std::string> torch_versions() {
@@ -71,6 +106,17 @@ std::string meant_torch(const std::string& text) {
     throw InputError("PyTorch {} has no fully_shard, which came with 2.{}", text, kFirstMinor);
   }
   fail_unknown(text, known);
+}
+
+/// FSDP1's words.
+std::string meant_backward_prefetch(const std::string& text) {
+  if (lower_case(text) == "backward_pre") {
+    return "0";
+  }
+  throw InputError(
+      "'{}': fully_shard gathers the unit before by itself, as BACKWARD_PRE does: 0; an integer n "
+      "is an explicit list of the n units before",
+      printable(text));
 }
 
 OwnKey units_key() {
@@ -186,15 +232,16 @@ std::vector<OwnKey> fsdp2_keys() {
                 "`\"bf16\"`, `\"f16\"`",
                 std::string("own")};
   param.choices = reduce.choices = dtype_choices();
+  param.meant = reduce.meant = meant_dtype;
   const OwnKey forward{fsdp2_key::kForwardPrefetch,
                        "each unit gathers so many of the next ones as soon as it has its own "
                        "(`set_modules_to_forward_prefetch`); 0: none",
                        std::int64_t{0}};
-  const OwnKey backward{
-      fsdp2_key::kBackwardPrefetch,
-      "each unit gathers so many of those before it (`set_modules_to_backward_prefetch`"
-      "); 0: the one before, as PyTorch does by itself",
-      std::int64_t{0}};
+  OwnKey backward{fsdp2_key::kBackwardPrefetch,
+                  "each unit gathers so many of those before it (`set_modules_to_backward_prefetch`"
+                  "); 0: the one before, as PyTorch does by itself",
+                  std::int64_t{0}};
+  backward.meant = meant_backward_prefetch;
   OwnKey buffers{fsdp2_key::kReduceBuffers,
                  "reduce-scatter inputs held at a time (`set_reduce_scatter_max_input_buffers`)",
                  std::int64_t{1}};

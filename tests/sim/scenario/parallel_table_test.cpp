@@ -40,10 +40,20 @@ std::string text_of(const std::string& key, const std::string& value) {
 }  // namespace
 
 TEST_CASE("[parallel]: what PyTorch and others write for a value is read as it is meant") {
-  CHECK(text_of("reshard_after_forward", "true") == "true");
-  CHECK(text_of("reshard_after_forward", "\"false\"") == "false");
+  for (const char* text : {"true", "True", "\"true\"", "always"}) {
+    CAPTURE(text);
+    CHECK(text_of("reshard_after_forward", text) == "true");
+  }
+  for (const char* text : {"false", "False", "never"}) {
+    CAPTURE(text);
+    CHECK(text_of("reshard_after_forward", text) == "false");
+  }
+  CHECK(text_of("reshard_after_forward", "None") == "default");
   CHECK(text_of("reshard_after_forward", "2") == "2");
   CHECK(text_of("reshard_after_forward", "\"2\"") == "2");
+  CHECK(text_of("param_dtype", "torch.bfloat16") == "bf16");
+  CHECK(text_of("param_dtype", "None") == "own");
+  CHECK(text_of("reduce_dtype", "float32") == "f32");
   CHECK(text_of("torch", "2.10") == "2.10");
   CHECK(text_of("torch", "2.9.1") == "2.9");
   CHECK(text_of("torch", "newest") == "2.15");
@@ -51,6 +61,56 @@ TEST_CASE("[parallel]: what PyTorch and others write for a value is read as it i
   const std::string in_file = std::string(test::kScenarioText) +
                               "[parallel]\nkind = \"fsdp2\"\nreshard_after_forward = 2\n";
   CHECK(parse_scenario(in_file, "s.toml").parallel_values.text("reshard_after_forward") == "2");
+}
+
+TEST_CASE("[parallel]: kinds of others are answered with what to write") {
+  const auto kind = [](const std::string& name) { return refused({"parallel.kind=" + name}); };
+  CHECK(kind("fsdp") == "unknown value 'fsdp'; write \"fsdp2\", PyTorch's fully_shard");
+  CHECK(kind("FULL_SHARD") == "unknown value 'FULL_SHARD'; write \"fsdp2\", PyTorch's fully_shard");
+  CHECK(kind("SHARD_GRAD_OP") ==
+        "unknown value 'SHARD_GRAD_OP'; write \"fsdp2\" and reshard_after_forward = false");
+  CHECK(kind("HYBRID_SHARD") == "unknown value 'HYBRID_SHARD'; write \"fsdp2\" and replicas");
+  CHECK(kind("_HYBRID_SHARD_ZERO2") ==
+        "unknown value '_HYBRID_SHARD_ZERO2'; write \"fsdp2\", replicas and "
+        "reshard_after_forward = false");
+  CHECK(kind("hsdp") == "unknown value 'hsdp'; write \"fsdp2\" and replicas");
+  CHECK(kind("NO_SHARD") == "unknown value 'NO_SHARD'; write \"ddp\"");
+  CHECK(kind("zero2") ==
+        "unknown value 'zero2'; write \"fsdp2\" and reshard_after_forward = false, or \"ddp\" and "
+        "ddp.zero_stage = 2");
+  CHECK(kind("zero1") == "unknown value 'zero1'; write \"ddp\" and ddp.zero_stage = 1");
+}
+
+TEST_CASE("[parallel], [ddp]: keys of others are answered with what to write") {
+  const std::string fsdp =
+      "FSDP is a kind of parallelism: write parallel.kind = \"fsdp2\"; its keys are those of "
+      "[parallel]";
+  CHECK(refused({"ddp.fsdp=true"}).ends_with("unknown key 'fsdp'; " + fsdp));
+  CHECK(refused({"fsdp.units=blocks"}).ends_with("unknown key 'fsdp'; " + fsdp));
+  CHECK(refused({"ddp.strategy=FULL_SHARD"})
+            .ends_with("unknown key 'strategy'; the strategy is parallel.kind: \"ddp\" (NO_SHARD) "
+                       "or \"fsdp2\" (FULL_SHARD), with reshard_after_forward = false "
+                       "(SHARD_GRAD_OP) or replicas (HYBRID_SHARD)"));
+  const auto key = [](const std::string& text) { return fsdp2_refused({"parallel." + text}); };
+  CHECK(key("sharding_strategy=FULL_SHARD").find("unknown key 'sharding_strategy'; the strategy") !=
+        std::string::npos);
+  CHECK(key("mesh=[2, 2]")
+            .ends_with("unknown key 'mesh'; the mesh is replicas x shards: write "
+                       "parallel.replicas; the shards are the ranks over them"));
+  CHECK(key("slice_ranks=2")
+            .ends_with("unknown key 'slice_ranks'; write reshard_after_forward "
+                       "with that integer, as in PyTorch; kept_units = \"root\" "
+                       "keeps the root"));
+  CHECK(key("mp_policy=bf16")
+            .ends_with("unknown key 'mp_policy'; write param_dtype and "
+                       "reduce_dtype"));
+  CHECK(key("auto_wrap_policy=x").ends_with("write units: \"blocks\", or the names of modules"));
+  CHECK(key("use_orig_params=true").ends_with("leave it out"));
+  CHECK(key("replica=2").find("did you mean 'replicas'?") != std::string::npos);
+  CHECK(key("backward_prefetch=BACKWARD_PRE") == "no error");
+  CHECK(key("backward_prefetch=BACKWARD_POST") ==
+        "'BACKWARD_POST': fully_shard gathers the unit before by itself, as BACKWARD_PRE does: 0; "
+        "an integer n is an explicit list of the n units before");
 }
 
 TEST_CASE("[parallel]: units that are none") {

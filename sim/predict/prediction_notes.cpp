@@ -1,15 +1,19 @@
 #include "sim/predict/prediction_notes.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "costmodel/base/mapped.h"
 #include "costmodel/compute/host_floor.h"
 #include "costmodel/compute/pass_cost.h"
 #include "costmodel/model/memory.h"
+#include "costmodel/network/collective_cost.h"
 #include "sim/predict/other_settings.h"
 #include "sim/predict/step_cost.h"
 
@@ -203,6 +207,16 @@ void add_host_bound(const Run& run, std::vector<Note>& notes) {
   }
 }
 
+/// Tells whether a gather or scatter of shards is priced from an all-reduce, which stands in a
+/// table of its own: what fully sharded training is made of was not measured then.
+bool is_shared_by_ring(const std::string& origin) {
+  return std::ranges::any_of(std::array{CollectiveKind::AllGather, CollectiveKind::ReduceScatter},
+                             [&](CollectiveKind kind) {
+                               return origin.starts_with(fmt::format(
+                                   "{}: {}", name_of(kind), name_of(CollectiveKind::AllReduce)));
+                             });
+}
+
 }  // namespace
 
 void add_notes(const Run& run, Prediction& prediction) {
@@ -247,7 +261,7 @@ void add_notes(const Run& run, Prediction& prediction) {
     const bool is_known = source == CollectiveSource::MeasuredTable ||
                           source == CollectiveSource::FittedLinks ||
                           source == CollectiveSource::OneRank;  // There is nothing to measure.
-    if (!is_known) {
+    if (!is_known || is_shared_by_ring(text)) {
       notes.emplace_back(CollectiveNotMeasured{prediction.collective_origins.back()});
     }
   }

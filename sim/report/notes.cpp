@@ -209,10 +209,13 @@ struct Words {
   }
   std::string operator()(const CollectiveNotMeasured& note) const {
     const bool by_steps = note.origin.source == CollectiveSource::BeyondFittedLinks;
+    const bool of_shards = note.origin.text.starts_with(name_of(CollectiveKind::AllGather)) ||
+                           note.origin.text.starts_with(name_of(CollectiveKind::ReduceScatter));
     return "not measured: " + note.origin.text +
-           (by_steps ? "; a step timed on more ranks or nodes narrows the interval "
-                       "(stepcal import step-times)"
-                     : "; stepcal measure or all_reduce.py measures it");
+           (by_steps    ? "; a step timed on more ranks or nodes narrows the interval "
+                          "(stepcal import step-times)"
+            : of_shards ? "; stepcal measure or nccl-tests (stepcal import nccl-tests) measures it"
+                        : "; stepcal measure or all_reduce.py measures it");
   }
 };
 

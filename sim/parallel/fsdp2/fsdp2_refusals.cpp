@@ -33,7 +33,13 @@ std::optional<KeyRefusal> mesh_refusal(const ParallelJob& job) {
   if (job.ranks % replicas == 0) {
     return std::nullopt;
   }
-  return KeyRefusal{true, fsdp2_key::kReplicas, "must divide the ranks"};
+  return KeyRefusal{true,
+                    fsdp2_key::kReplicas,
+                    fmt::format("{} replicas do not divide the {} ranks, which are replicas times "
+                                "shards; expected {}",
+                                replicas,
+                                job.ranks,
+                                divisors_text(job.ranks))};
 }
 
 std::optional<KeyRefusal> slice_refusal(const ParallelJob& job) {
@@ -119,17 +125,25 @@ std::optional<KeyRefusal> version_refusal(const ParallelJob& job) {
 std::optional<KeyRefusal> ddp_refusal(const DdpOptions& ddp) {
   const char* const of_ddp = "belongs to DDP's reducer; fsdp2 has none";
   return first_refusal(
-      {{ddp.zero_stage > 0, "zero_stage", "belongs to DDP; fsdp2 shards all by itself"},
+      {{ddp.zero_stage > 0,
+        "zero_stage",
+        "belongs to DDP; fsdp2 shards all by itself: leave it out"},
        {ddp.hook != CommunicationHook::None, "communication_hook", of_ddp},
        {!ddp.join_steps.empty(),
         "join",
-        "fsdp2 has no join(): ranks with fewer steps hang the others"},
+        "fsdp2 has no join(): ranks with different numbers of steps hang, those with more of them "
+        "in an all-gather until its timeout; give all ranks the same number of steps"},
        {ddp.optimizer_in_backward, "optimizer_in_backward", of_ddp},
        {ddp.mixed_param_dtype.has_value(),
         "mixed_precision",
         "is DDP's; say param_dtype and reduce_dtype in [parallel]"},
        {ddp.optimize_ddp != OptimizeDdp::Eager, "optimize_ddp", of_ddp},
-       {!ddp.unused_parameters.empty(), "unused_parameters", of_ddp}});
+       {!ddp.unused_parameters.empty(),
+        "unused_parameters",
+        "belongs to DDP's reducer. Under fsdp2 a parameter that one rank alone does not use ends "
+        "the training in a connection error, unless set_reduce_scatter_unused_params(True) "
+        "(PyTorch 2.13) reduces zeros for it: its unit then costs what it does here without this "
+        "key"}});
 }
 
 }  // namespace

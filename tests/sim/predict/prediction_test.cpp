@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -8,6 +9,7 @@
 #include "costmodel/io/gzip_file.h"
 #include "costmodel/io/json_file.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
 #include "sim/report/trace/traces.h"
@@ -412,4 +414,21 @@ TEST_CASE("where the host decides the step, its error makes the interval") {
   CHECK(spread("") == Approx(0.05).epsilon(0.2));
   CHECK(spread("error = 0.2") == Approx(0.2).epsilon(0.2));
   CHECK(spread("error = 0") < 0.002);
+}
+
+TEST_CASE("fsdp2: gathers and scatters that were not measured are named, with what measures them") {
+  const auto notes_of = [](const std::vector<std::string>& overrides) {
+    const Scenario scenario = parse_scenario(test::kBucketBlocks, "s.toml", overrides);
+    return note_texts(predict(
+        scenario, scenario.policies.front(), scenario_profile(scenario), {.noise_runs = 0}));
+  };
+  const std::string from =
+      ": all_reduce by the bytes on a ring: measured table, 2 ranks; stepcal "
+      "measure or nccl-tests (stepcal import nccl-tests) measures it";
+  const std::vector<std::string> notes = notes_of({"parallel.kind=fsdp2"});
+  CHECK(std::ranges::count(notes, "not measured: all_gather" + from) == 1);
+  CHECK(std::ranges::count(notes, "not measured: reduce_scatter" + from) == 1);
+  for (const std::string& note : notes_of({})) {
+    CHECK_FALSE(note.starts_with("not measured"));
+  }
 }

@@ -132,7 +132,10 @@ TEST_CASE("[parallel]: units that are none") {
   CHECK(refused({"parallel.kind=ddp", "parallel.units=blocks"}) == "does not apply to kind 'ddp'");
 }
 
-TEST_CASE("[parallel]: slices that do not fit the ranks") {
+TEST_CASE("[parallel]: a mesh and slices that do not fit the ranks") {
+  CHECK(fsdp2_refused({"parallel.replicas=3"}) ==
+        "3 replicas do not divide the 4 ranks, which are replicas times shards; expected 1, 2 or "
+        "4");
   CHECK(fsdp2_refused({"parallel.reshard_after_forward=3"}) ==
         "3 does not divide the 4 shard ranks; expected 1, 2 or 4 (4 is true, 1 is false)");
   CHECK(fsdp2_refused({"parallel.reshard_after_forward=4", "parallel.replicas=2"}) ==
@@ -170,4 +173,23 @@ TEST_CASE("[parallel]: what a version of PyTorch lacks") {
         "PyTorch 1.13 has no fully_shard, which came with 2.4: leave ddp.torch out, and say the "
         "version in parallel.torch");
   CHECK(fsdp2_refused({"ddp.torch=newest"}) == "no error");
+}
+
+TEST_CASE("[parallel]: what fsdp2 cannot do is said, with what to do instead") {
+  const std::string no_offload =
+      "offload to the host is not simulated; leave it out, and shards and the optimizer stay on "
+      "the device";
+  CHECK(fsdp2_refused({"parallel.offload=true"}).ends_with("'offload'; " + no_offload));
+  CHECK(fsdp2_refused({"parallel.offload_policy=cpu"}).ends_with(no_offload));
+  CHECK(refused({"ddp.cpu_offload=true"}).ends_with(no_offload));
+  CHECK(fsdp2_refused({"ddp.join=[12, 12, 12, 8]"}) ==
+        "fsdp2 has no join(): ranks with different numbers of steps hang, those with more of them "
+        "in an all-gather until its timeout; give all ranks the same number of steps");
+  const std::string unused =
+      fsdp2_refused({"ddp.unused_parameters=[\"classifier.bias\"]", "ddp.static_graph=true"});
+  CHECK(unused.find("a parameter that one rank alone does not use ends the training in a "
+                    "connection error, unless set_reduce_scatter_unused_params(True)") !=
+        std::string::npos);
+  CHECK(fsdp2_refused({"parallel.accumulation=no_all_reduce"}) ==
+        "\"no_all_reduce\" needs replicas");
 }

@@ -200,6 +200,28 @@ TEST_CASE("fsdp2 keys: a shared embedding and head are in one unit") {
   CHECK(model.forward_unit.back() == 1);
 }
 
+TEST_CASE("fsdp2 keys: units of a model that is known by its tensors") {
+  TransformerConfig recorded;
+  recorded.family = ModelFamily::Blocks;
+  for (const char* name :
+       {"emb.weight", "h.0.a.weight", "h.0.b.1.bias", "h.1.a.weight", "norm.bias", "scale"}) {
+    recorded.tensors.push_back({name, {4, 4}, 1, 1});
+  }
+  recorded.layers = 6;
+  recorded.hidden = recorded.heads = recorded.kv_heads = recorded.ffn = recorded.vocab = 1;
+  recorded.max_length = 1024;
+  const StepOps ops = step_ops(recorded);
+  TrainedModel model = trained_model(recorded, ops, {});
+  add_model_units(recorded, ops, UnitChoice("h.*; emb + norm; h.0.b.*"), model);
+  CHECK(model.unit_names ==
+        std::vector<std::string>{"root", "emb + norm", "h.0", "h.0.b.1", "h.1"});
+  CHECK(model.units == std::vector<std::vector<int>>{{5}, {0, 4}, {1}, {2}, {3}});
+  CHECK(model.forward_unit == std::vector<int>{1, 2, 3, 4, 1, 0});
+  CHECK(model.backward_unit == std::vector<int>{0, 1, 4, 3, 2, 1});
+  CHECK(model.unit_parent == std::vector<int>{0, 0, 0, 2, 0});
+  CHECK(last_forward_ops(model) == std::vector<int>{-1, 4, 2, 2, 3});
+}
+
 TEST_CASE("fsdp2 keys: units that stay gathered, by name") {
   Fsdp2Job job;
   job.own.set("units", std::string("transformer.h.*; transformer.wpe"));

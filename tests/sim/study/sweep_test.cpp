@@ -42,6 +42,11 @@ TEST_CASE("an arithmetic range reaches its end in spite of rounding") {
   CHECK(parse_sweep_axis("cluster.jitter=0.1..0.5:+0.1").values.size() == 5);
 }
 
+TEST_CASE("units by name have other separators than the values of an axis") {
+  CHECK(values_of(parse_sweep_axis("parallel.units=blocks,h.*; norm + head,[a-c].?")) ==
+        std::vector<std::string>{"blocks", "h.*; norm + head", "[a-c].?"});
+}
+
 TEST_CASE("a range has the unit of its ends, whatever it is") {
   using Values = std::vector<std::string>;
   CHECK(values_of(parse_sweep_axis("times.forward=12ms..24ms:+6ms")) ==

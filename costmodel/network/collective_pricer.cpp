@@ -314,7 +314,8 @@ void CollectivePricer::refuse(CollectiveKind kind, int ranks, int nodes) const {
                               : "";
   throw InputError(
       "profile {} has no {} of {}; it has {}{}: measure it with: stepcal measure …, or write the "
-      "measured times in cluster.all_reduce or the links in [cluster.topology]",
+      "measured times in cluster.all_reduce or the links in [cluster.topology], as algorithm = "
+      "\"nccl\" with channels and those of a data sheet",
       printable(profile_name_),
       name_of(kind),
       group_text(ranks, nodes),

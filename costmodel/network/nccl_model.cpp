@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "costmodel/base/row_named.h"
+#include "costmodel/network/collective_cost.h"
 
 namespace stepsim {
 namespace {
@@ -77,12 +78,12 @@ double channel_bandwidth(const NcclSystem& system, const NcclGraph& graph) {
   return system.nodes <= 2 ? graph.intra_gb_per_s : graph.inter_gb_per_s;
 }
 
-/// Returns algbw / busbw of algorithms that move 2(n-1)/n of the bytes.
-double ring_ratio(const NcclSystem& system) {
-  return system.ranks / (2.0 * (system.ranks - 1));
+/// Returns algbw / busbw of algorithms that move 2(n-1)/n of the bytes, or (n-1)/n.
+double ring_ratio(const NcclSystem& system, CollectiveKind kind) {
+  return 1 / bus_factor(kind, system.ranks);
 }
 
-double ring_bandwidth(const NcclSystem& system, NcclProtocol protocol) {
+double ring_bandwidth(const NcclSystem& system, NcclProtocol protocol, CollectiveKind kind) {
   const double channels = system.ring.channels;
   double bus = channels * channel_bandwidth(system, system.ring);
   if (protocol == NcclProtocol::Ll) {
@@ -90,7 +91,7 @@ double ring_bandwidth(const NcclSystem& system, NcclProtocol protocol) {
   } else if (protocol == NcclProtocol::Ll128) {
     bus = std::min(.92 * bus, channels * at(kRingLl128PerChannel, system));
   }
-  return bus * ring_ratio(system);
+  return bus * ring_ratio(system, kind);
 }
 
 double tree_bandwidth(const NcclSystem& system, NcclProtocol protocol) {
@@ -121,13 +122,19 @@ double nvls_bandwidth(const NcclSystem& system, NcclAlgorithm algorithm, NcclPro
   if (tree) {
     bandwidth = std::min(bandwidth, at(kNvlsTreePerChannel, system));
   }
-  return channels * bandwidth * ring_ratio(system);
+  return channels * bandwidth * ring_ratio(system, CollectiveKind::AllReduce);
 }
 
-double bandwidth(const NcclSystem& system, NcclAlgorithm algorithm, NcclProtocol protocol) {
+double bandwidth(const NcclSystem& system,
+                 NcclAlgorithm algorithm,
+                 NcclProtocol protocol,
+                 CollectiveKind kind) {
+  if (algorithm != NcclAlgorithm::Ring && kind != CollectiveKind::AllReduce) {
+    return 0;
+  }
   switch (algorithm) {
     case NcclAlgorithm::Ring:
-      return ring_bandwidth(system, protocol);
+      return ring_bandwidth(system, protocol, kind);
     case NcclAlgorithm::Tree:
       return tree_bandwidth(system, protocol);
     case NcclAlgorithm::Nvls:
@@ -140,7 +147,10 @@ double bandwidth(const NcclSystem& system, NcclAlgorithm algorithm, NcclProtocol
   return 0;
 }
 
-double latency(const NcclSystem& system, NcclAlgorithm algorithm, NcclProtocol protocol) {
+double latency(const NcclSystem& system,
+               NcclAlgorithm algorithm,
+               NcclProtocol protocol,
+               CollectiveKind kind) {
   const bool simple = protocol == NcclProtocol::Simple;
   const int nodes = system.nodes;
   const int per_node = system.ranks / nodes;
@@ -151,10 +161,10 @@ double latency(const NcclSystem& system, NcclAlgorithm algorithm, NcclProtocol p
   const int levels = floor_log2(static_cast<std::uint64_t>(nodes));
   switch (algorithm) {
     case NcclAlgorithm::Ring: {
-      const int crossing = 2 * (nodes - 1);
+      const int crossing = ring_steps(kind, nodes);
       const double overhead =
           nodes == 1 ? 0 : (system.cpu == NcclCpu::Amd ? 2 : 1) * (simple ? 3 : 1);
-      return base + (2 * (system.ranks - 1) - crossing) * std::max(intra, overhead) +
+      return base + (ring_steps(kind, system.ranks) - crossing) * std::max(intra, overhead) +
              crossing * inter;
     }
     case NcclAlgorithm::Tree:
@@ -202,13 +212,19 @@ std::span<const std::string> gpu_generation_names() {
   return kGenerations;
 }
 
-NcclTunings nccl_all_reduce_table(const NcclSystem& system) {
+bool has_nccl_model(CollectiveKind kind) {
+  return kind == CollectiveKind::AllReduce || kind == CollectiveKind::AllGather ||
+         kind == CollectiveKind::ReduceScatter;
+}
+
+NcclTunings nccl_tunings(const NcclSystem& system, CollectiveKind kind) {
   NcclTunings table;
   for (std::size_t a = 0; a < table.size(); ++a) {
     for (std::size_t p = 0; p < table[a].size(); ++p) {
       const auto algorithm = static_cast<NcclAlgorithm>(a);
       const auto protocol = static_cast<NcclProtocol>(p);
-      table[a][p] = {latency(system, algorithm, protocol), bandwidth(system, algorithm, protocol)};
+      table[a][p] = {latency(system, algorithm, protocol, kind),
+                     bandwidth(system, algorithm, protocol, kind)};
     }
   }
   return table;
@@ -218,7 +234,8 @@ std::optional<double> nccl_time_us(const NcclSystem& system,
                                    const NcclTunings& table,
                                    NcclAlgorithm algorithm,
                                    NcclProtocol protocol,
-                                   double bytes) {
+                                   double bytes,
+                                   CollectiveKind kind) {
   NcclTuning entry = table[index(algorithm)][index(protocol)];
   if (entry.gb_per_s == 0) {
     return std::nullopt;
@@ -228,24 +245,24 @@ std::optional<double> nccl_time_us(const NcclSystem& system,
   }
   const double per_slice = bytes / (static_cast<double>(system.ring.channels) * system.ranks);
   if (algorithm == NcclAlgorithm::Ring && protocol == NcclProtocol::Simple && system.nodes > 1 &&
-      per_slice >= 64) {
+      kind == CollectiveKind::AllReduce && per_slice >= 64) {
     entry.latency_us *= system.gpu == GpuGeneration::Volta ? 1.9 : 1.4;
   }
   return entry.latency_us + bytes / (1000 * entry.gb_per_s);
 }
 
-NcclChoice nccl_all_reduce(const NcclSystem& system, double bytes) {
+NcclChoice nccl_choice(const NcclSystem& system, double bytes, CollectiveKind kind) {
   NcclChoice best;
   if (system.ranks == 1) {
     return best;
   }
-  const NcclTunings table = nccl_all_reduce_table(system);
+  const NcclTunings table = nccl_tunings(system, kind);
   bool found = false;
   for (std::size_t a = 0; a < table.size(); ++a) {
     for (std::size_t p = 0; p < table[a].size(); ++p) {
       const auto algorithm = static_cast<NcclAlgorithm>(a);
       const auto protocol = static_cast<NcclProtocol>(p);
-      const auto us = nccl_time_us(system, table, algorithm, protocol, bytes);
+      const auto us = nccl_time_us(system, table, algorithm, protocol, bytes, kind);
       if (us && (!found || *us < best.us)) {
         best = {algorithm, protocol, *us};
         found = true;

@@ -7,15 +7,20 @@
 #include <string>
 #include <string_view>
 
+#include "costmodel/network/collective_cost.h"
+
 namespace stepsim {
 
-// This is NCCL's own tuning model for all-reduce, by which the library chooses an algorithm and a
-// protocol. Its times are lat + bytes / bw with the constants of NCCL 2.28.9 (tag v2.28.9-1,
-// src/graph/tuning.cc, src/enqueue.cc); other versions have other constants.
+// This is NCCL's own tuning model, by which the library chooses an algorithm and a protocol, for
+// all-reduces, all-gathers and reduce-scatters. Its times are lat + bytes / bw with the constants
+// of NCCL 2.28.9 (tag v2.28.9-1, src/graph/tuning.cc, src/enqueue.cc); other versions have other
+// constants.
 //
 // Compared with nccl-tests, its choice of algorithm is good and its times are rough: they are 8 to
 // 14 % off on 8 x H100 with one process per GPU, up to 56 % too fast for small messages on 4 x H100
-// in one process, and 8 to 53 % too fast on several nodes.
+// in one process, and 8 to 53 % too fast on several nodes. All-gathers and reduce-scatters know the
+// ring alone here: NVLink SHARP is left out, and so is PAT, which NCCL may choose for small buffers
+// where every node has one rank.
 
 enum class NcclAlgorithm { Tree, Ring, CollNetDirect, CollNetChain, Nvls, NvlsTree };
 enum class NcclProtocol { Ll, Ll128, Simple };
@@ -61,18 +66,25 @@ struct NcclTuning {
 /// [algorithm][protocol], in the order of the enumerations.
 using NcclTunings = std::array<std::array<NcclTuning, 3>, 6>;
 
-/// Returns the entries for an all-reduce over at least two ranks. CollNet has a latency but no
+/// Tells whether the model has entries for this kind: all-reduce, all-gather, reduce-scatter.
+[[nodiscard]] bool has_nccl_model(CollectiveKind kind);
+
+/// Returns the entries for a collective over at least two ranks. CollNet has a latency but no
 /// bandwidth, since the model has no switch that reduces; the same holds for NVLSTree on one node
-/// and NVLS on several.
-[[nodiscard]] NcclTunings nccl_all_reduce_table(const NcclSystem& system);
+/// and NVLS on several. An all-gather or reduce-scatter passes over the ranks once where an
+/// all-reduce does twice: half of the steps, and only rings have a bandwidth.
+[[nodiscard]] NcclTunings nccl_tunings(const NcclSystem& system,
+                                       CollectiveKind kind = CollectiveKind::AllReduce);
 
 /// Returns the microseconds of a single call, with NCCL's corrections for trees by size and for
-/// rings over several nodes; nothing when the entry is not used.
+/// all-reduce rings over several nodes; nothing when the entry is not used. `bytes` is the whole
+/// buffer, see CollectiveKind.
 [[nodiscard]] std::optional<double> nccl_time_us(const NcclSystem& system,
                                                  const NcclTunings& table,
                                                  NcclAlgorithm algorithm,
                                                  NcclProtocol protocol,
-                                                 double bytes);
+                                                 double bytes,
+                                                 CollectiveKind kind = CollectiveKind::AllReduce);
 
 struct NcclChoice {
   NcclAlgorithm algorithm = NcclAlgorithm::Ring;
@@ -82,7 +94,9 @@ struct NcclChoice {
 
 /// Returns the entry with the smallest time, the first one at a tie. One rank gets Ring, Simple and
 /// 0 us.
-[[nodiscard]] NcclChoice nccl_all_reduce(const NcclSystem& system, double bytes);
+[[nodiscard]] NcclChoice nccl_choice(const NcclSystem& system,
+                                     double bytes,
+                                     CollectiveKind kind = CollectiveKind::AllReduce);
 
 /// The size of a collective's kernel launch.
 struct NcclLaunch {

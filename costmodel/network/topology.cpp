@@ -49,7 +49,7 @@ CollectiveAlgorithm available(CollectiveAlgorithm wanted,
       has = links.nodes > 1;
       break;
     case CollectiveAlgorithm::Nccl:
-      has = kind == CollectiveKind::AllReduce && links.is_even();
+      has = has_nccl_model(kind) && links.is_even();
       break;
     case CollectiveAlgorithm::Auto:
     case CollectiveAlgorithm::Ring:
@@ -253,7 +253,7 @@ AnalyticTime analytic_time(
     throw InputError(
         "NCCL's model needs the number of channels: write channels in [cluster.topology]");
   }
-  const NcclChoice choice = nccl_all_reduce(nccl_system(topology, links), bytes);
+  const NcclChoice choice = nccl_choice(nccl_system(topology, links), bytes, kind);
   return {choice.us * 1e-6, algorithm, choice};
 }
 

@@ -21,7 +21,7 @@ enum class CollectiveAlgorithm {
   Hierarchical,       ///< Two levels of rings: inside the nodes, and between them.
   RecursiveDoubling,  ///< Whole buffers are exchanged; every round counts at the slower link.
   Rabenseifner,       ///< Halving and doubling; every round counts at the slower link.
-  Nccl                ///< What NCCL's own tuning model chooses and predicts, for all-reduce.
+  Nccl                ///< What NCCL's own tuning model chooses and predicts.
 };
 
 [[nodiscard]] std::string_view name_of(CollectiveAlgorithm algorithm);  ///< "flat_ring", …
@@ -89,8 +89,8 @@ struct AnalyticTime {
 ///
 /// An algorithm that does not apply is replaced by FlatRing, on one node by Ring. Tree applies to
 /// all-reduce, broadcast and reduce; Hierarchical to all-reduce, reduce-scatter and all-gather on
-/// several equally filled nodes; RecursiveDoubling, Rabenseifner and, on equally filled nodes, Nccl
-/// to all-reduce. All-to-all is always pairwise and is reported as Ring.
+/// several equally filled nodes; RecursiveDoubling and Rabenseifner to all-reduce; Nccl, on equally
+/// filled nodes, to all-reduce, reduce-scatter and all-gather. All-to-all is always pairwise and is reported as Ring.
 /// Raises InputError: the group does not fit the topology, or a bandwidth or nccl_channels is
 /// missing.
 [[nodiscard]] AnalyticTime analytic_time(

@@ -146,8 +146,9 @@ CollectiveCost read_all_reduce(const TomlReader& table, const Scenario& scenario
 std::vector<Key> topology_keys() {
   return {
       described("algorithm",
-                "`\"nccl\"`: NCCL 2.28.9's own model chooses (all-reduce; else rings). Closed "
-                "forms: `\"auto\"` (the fastest of the next three), `\"flat_ring\"` (rings that "
+                "`\"nccl\"`: NCCL 2.28.9's own model chooses (all-reduce, all-gather, "
+                "reduce-scatter; else rings). Closed forms: `\"auto\"` (the fastest of the next "
+                "three), `\"flat_ring\"` (rings that "
                 "use all adapters of a node), `\"tree\"`, `\"hierarchical\"` (rings inside the "
                 "nodes and between them), `\"ring\"` (a single one, as gloo's), "
                 "`\"recursive_doubling\"`, `\"rabenseifner\"`",

@@ -159,7 +159,7 @@ TEST_CASE("what no table reaches comes from the links of the topology, flagged")
         "analytic: pairwise exchange, 2 nodes x 8");
 }
 
-TEST_CASE("NCCL's own model prices all-reduces where the topology asks for it") {
+TEST_CASE("NCCL's own model prices where the topology asks for it what it knows") {
   Topology nccl = topology();
   nccl.algorithm = CollectiveAlgorithm::Nccl;
   nccl.nccl_channels = 8;
@@ -169,7 +169,9 @@ TEST_CASE("NCCL's own model prices all-reduces where the topology asks for it") 
         "NCCL 2.28.9 tuning model: Ring/Simple");
   CHECK(pricer.price(Kind::AllReduce, Bytes(64), 64, 8).text ==
         "NCCL 2.28.9 tuning model: Tree/LL");
-  CHECK(pricer.price(Kind::AllGather, Bytes(64), 64, 8).text == "analytic: flat ring, 8 nodes x 8");
+  CHECK(pricer.price(Kind::AllGather, Bytes(64), 64, 8).text ==
+        "NCCL 2.28.9 tuning model: Ring/LL");
+  CHECK(pricer.price(Kind::Broadcast, Bytes(64), 64, 8).text == "analytic: flat ring, 8 nodes x 8");
 }
 
 TEST_CASE("sizes far outside a table are refused in every way of using it") {

@@ -58,7 +58,7 @@ void check_row(const NcclTunings& table, Algorithm algorithm, const std::vector<
 }  // namespace
 
 TEST_CASE("the table that NCCL prints on 4 x H100 is reproduced to every digit") {
-  const NcclTunings table = nccl_all_reduce_table(one_node());
+  const NcclTunings table = nccl_tunings(one_node());
   check_row(table, Algorithm::Tree, {10.4, 43.6, 21.5, 128.8, 32.4, 165.6});
   check_row(table, Algorithm::Ring, {10.2, 94.0, 25.4, 220.8, 28.8, 240.0});
   check_row(table, Algorithm::Nvls, {0, 0, 0, 0, 25.0, 160.0});
@@ -68,7 +68,7 @@ TEST_CASE("the table that NCCL prints on 4 x H100 is reproduced to every digit")
 }
 
 TEST_CASE("the figures reported for 2 x 8 H100 are reproduced") {
-  const NcclTunings table = nccl_all_reduce_table(two_nodes());
+  const NcclTunings table = nccl_tunings(two_nodes());
   check_row(table, Algorithm::Ring, {40.0, 20.8, 75.2, 156.6, 131.6, 204.8});
   check_row(table, Algorithm::Tree, {25.2, 16.6, 48.5, 124.8, 92.4, 140.8});
   check_row(table, Algorithm::NvlsTree, {0, 0, 0, 0, 66.8, 246.2});
@@ -94,7 +94,7 @@ TEST_CASE("NCCL's choice by size on 4 x H100") {
                                  {8192 * kMiB, Algorithm::Ring, Protocol::Simple, 35820.2}};
   for (const auto& row : rows) {
     CAPTURE(row.bytes);
-    const NcclChoice choice = nccl_all_reduce(one_node(), row.bytes);
+    const NcclChoice choice = nccl_choice(one_node(), row.bytes);
     CHECK(choice.algorithm == row.algorithm);
     CHECK(choice.protocol == row.protocol);
     CHECK(printed(choice.us) == Approx(row.us).epsilon(1e-9));
@@ -103,7 +103,7 @@ TEST_CASE("NCCL's choice by size on 4 x H100") {
 
 TEST_CASE("a tree has less bandwidth at middle sizes") {
   const NcclSystem system = one_node();
-  const NcclTunings table = nccl_all_reduce_table(system);
+  const NcclTunings table = nccl_tunings(system);
   const auto us = [&](Protocol protocol, double bytes) {
     return printed(*nccl_time_us(system, table, Algorithm::Tree, protocol, bytes));
   };
@@ -116,7 +116,7 @@ TEST_CASE("a tree has less bandwidth at middle sizes") {
 
 TEST_CASE("a Simple ring over nodes starts 1.4 times as late once each slice has 64 bytes") {
   const NcclSystem system = two_nodes();
-  const NcclTunings table = nccl_all_reduce_table(system);
+  const NcclTunings table = nccl_tunings(system);
   const auto latency = [&](double bytes) {
     return *nccl_time_us(system, table, Algorithm::Ring, Protocol::Simple, bytes) - bytes / 204.8e3;
   };
@@ -130,17 +130,17 @@ TEST_CASE("a Simple ring over nodes starts 1.4 times as late once each slice has
 
 TEST_CASE("what is switched off has no time, and one rank takes none") {
   const NcclSystem system = one_node();
-  const NcclTunings table = nccl_all_reduce_table(system);
+  const NcclTunings table = nccl_tunings(system);
   CHECK_FALSE(nccl_time_us(system, table, Algorithm::CollNetDirect, Protocol::Simple, 1));
   CHECK_FALSE(nccl_time_us(system, table, Algorithm::NvlsTree, Protocol::Simple, 1));
   CHECK_FALSE(nccl_time_us(system, table, Algorithm::Nvls, Protocol::Ll, 1));
   NcclSystem alone = system;
   alone.ranks = 1;
-  CHECK(nccl_all_reduce(alone, kMiB).us == 0);
+  CHECK(nccl_choice(alone, kMiB).us == 0);
   NcclSystem bare = two_nodes();
   bare.nvls.reset();
-  CHECK(nccl_all_reduce(bare, 1024 * kMiB).algorithm == Algorithm::Ring);
-  CHECK(nccl_all_reduce(two_nodes(), 1024 * kMiB).algorithm == Algorithm::NvlsTree);
+  CHECK(nccl_choice(bare, 1024 * kMiB).algorithm == Algorithm::Ring);
+  CHECK(nccl_choice(two_nodes(), 1024 * kMiB).algorithm == Algorithm::NvlsTree);
 }
 
 TEST_CASE("beyond two nodes the bandwidth is that between nodes; AMD and PCI wait longer") {
@@ -149,7 +149,7 @@ TEST_CASE("beyond two nodes the bandwidth is that between nodes; AMD and PCI wai
   system.nodes = 4;
   system.ring.inter_gb_per_s = 24;
   const auto ring = [](const NcclSystem& s, Protocol protocol) {
-    return nccl_all_reduce_table(s)[1][static_cast<std::size_t>(protocol)];
+    return nccl_tunings(s)[1][static_cast<std::size_t>(protocol)];
   };
   CHECK(ring(system, Protocol::Simple).gb_per_s == Approx(8 * 24 * 32 / 62.0));
   CHECK(ring(system, Protocol::Ll).gb_per_s == Approx(20.4 * 32 / 62.0));
@@ -194,6 +194,29 @@ TEST_CASE("LL has 8 bytes a thread, for each rank on a ring, LL128 8, a narrow r
   NcclSystem narrow = system;
   narrow.ring = {1, 12, 12};
   CHECK(nccl_launch(narrow, Algorithm::Ring, Protocol::Simple, kMiB) == NcclLaunch{1, 256});
+}
+
+TEST_CASE("an all-gather passes over the ranks once where an all-reduce does twice") {
+  for (const NcclSystem& system : {one_node(), two_nodes()}) {
+    CAPTURE(system.nodes);
+    const NcclTunings both = nccl_tunings(system);
+    for (const auto kind : {CollectiveKind::AllGather, CollectiveKind::ReduceScatter}) {
+      const NcclTunings once = nccl_tunings(system, kind);
+      for (std::size_t p = 0; p < 3; ++p) {
+        CAPTURE(p);
+        CHECK(once[1][p].gb_per_s == Approx(2 * both[1][p].gb_per_s));
+      }
+      // Simple: base 8.4 us; 3.4 us a step inside a node and 14 us between nodes.
+      const double steps = system.nodes == 1 ? 3 * 3.4 : 14 * 3.4 + 14;
+      CHECK(once[1][2].latency_us == Approx(8.4 + steps));
+      CHECK(nccl_choice(system, 1024 * kMiB, kind).algorithm == Algorithm::Ring);
+      CHECK(nccl_choice(system, 1024 * kMiB, kind).us ==
+            Approx(8.4 + steps + 1024 * kMiB / (1000 * once[1][2].gb_per_s)));
+      CHECK_FALSE(nccl_time_us(system, once, Algorithm::Tree, Protocol::Ll, 1, kind));
+      CHECK_FALSE(nccl_time_us(system, once, Algorithm::Nvls, Protocol::Simple, 1, kind));
+    }
+  }
+  CHECK_FALSE(has_nccl_model(CollectiveKind::Broadcast));
 }
 
 TEST_CASE("generations have names") {

@@ -171,7 +171,10 @@ TEST_CASE("NCCL's model sees channels of the slower links, and the slowest adapt
         Approx(8.4e-6 + 14 * 3.4e-6 + 1e10 / (400e9 * 8 / 14)));
   CHECK(analytic_time(nccl, Kind::AllReduce, 1e9, 15, 2).algorithm ==
         CollectiveAlgorithm::FlatRing);
-  CHECK(analytic_time(nccl, Kind::AllGather, 1e9, 16, 2).algorithm ==
+  // An all-gather is one pass of that ring, without the all-reduce's late start.
+  CHECK(analytic_time(nccl, Kind::AllGather, 1e10, 8, 1).seconds ==
+        Approx(8.4e-6 + 7 * 3.4e-6 + 1e10 / (400e9 * 8 / 7)));
+  CHECK(analytic_time(nccl, Kind::Broadcast, 1e9, 16, 2).algorithm ==
         CollectiveAlgorithm::FlatRing);
   nccl.nccl_channels = 0;
   CHECK(error_of([&] { (void)analytic_time(nccl, Kind::AllReduce, 1e9, 16, 2); }) ==

@@ -118,6 +118,16 @@ double range(const std::vector<double>& values) {
   return *high - *low;
 }
 
+/// The share of the ranks that take part in a collective. Groups of ranks reduce side by side, and
+/// a rank's communication is that of its own groups.
+double share_of_ranks(const StepTimeline& timeline, std::size_t collective) {
+  const auto others = std::ranges::count_if(timeline.ranks, [&](const RankTimeline& rank) {
+    return collective < rank.ready_at.size() && rank.ready_at[collective] == SimTime::max();
+  });
+  const auto ranks = static_cast<double>(timeline.ranks.size());
+  return (ranks - static_cast<double>(others)) / ranks;
+}
+
 }  // namespace
 
 void StepTimeTally::add(const StepTimeline& timeline) {

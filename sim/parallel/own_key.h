@@ -23,7 +23,7 @@ struct OwnKey {
   // The range of an integer, both ends included.
   std::int64_t least = 0;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  std::vector<std::string> choices = {};  ///< What a text may be.
+  std::vector<std::string> choices = {};  ///< What a text may be, or is beside an integer.
   /// The value that a text, or an integer, which is none of the choices stands for. Raises
   /// InputError that says what to write instead. Empty: there are no others.
   std::function<std::string(const std::string&)> meant = {};

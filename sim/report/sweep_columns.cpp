@@ -1,5 +1,7 @@
 #include "sim/report/sweep_columns.h"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "sim/report/notes.h"
@@ -18,6 +20,20 @@ bool sweeps_caps(std::span<const SweepRow> rows) {
   return !rows.empty() && rows.front().over_caps;
 }
 
+/// DDP or shards is asked of a table that fits 80 columns: time, memory and what stands out of
+/// both.
+bool sweeps_no_shards(std::span<const SweepRow> rows) {
+  return rows.empty() || !rows.front().over_shards;
+}
+
+bool shows_waiting(std::span<const SweepRow> rows) {
+  constexpr double kWorthAColumn = 0.005;  // Of the step.
+  return sweeps_no_shards(rows) || std::ranges::any_of(rows, [](const SweepRow& row) {
+           const PredictionSummary& s = swept_summary(row);
+           return !row.is_blank() && s.waiting_for_ranks_ms > kWorthAColumn * s.step_time_ms.mean;
+         });
+}
+
 // clang-format off
 const Column<SweepRow> kSweepColumns[] = {
     {"step_ms", "step_ms", [](const SweepRow& r) -> Cell { return swept_summary(r).step_time_ms.mean; },
@@ -33,18 +49,18 @@ const Column<SweepRow> kSweepColumns[] = {
     {"gain_of_best_interval90/0", "gain_of_best_low90",
      [](const SweepRow& r) -> Cell { return r.of_best.interval.first; },
      "vs best, 90 %", Format::SignedPercentInterval, 40,
-     [](const SweepRow& r) -> Cell { return r.of_best.interval.second; }},
+     [](const SweepRow& r) -> Cell { return r.of_best.interval.second; }, true, sweeps_no_shards},
     {"gain_of_best_interval90/1", "gain_of_best_high90",
      [](const SweepRow& r) -> Cell { return r.of_best.interval.second; }},
     {"useful_tokens_per_s", "useful_tokens_per_s",
      [](const SweepRow& r) -> Cell { return swept_summary(r).useful_tokens_per_s(); },
-     "useful tokens/s", Format::Whole, 50},
+     "useful tokens/s", Format::Whole, 50, nullptr, true, sweeps_no_shards},
     {"useful_tokens_per_step", "useful_tokens_per_step",
      [](const SweepRow& r) -> Cell { return swept_summary(r).useful_tokens_per_step; }},
-    {"buckets", "buckets", [](const SweepRow& r) -> Cell { return static_cast<std::int64_t>(r.point.buckets); }, "buckets", Format::Whole, 70},
+    {"buckets", "buckets", [](const SweepRow& r) -> Cell { return static_cast<std::int64_t>(r.point.buckets); }, "buckets", Format::Whole, 70, nullptr, true, sweeps_no_shards},
     {"communication_ms", "communication_ms",
      [](const SweepRow& r) -> Cell { return swept_summary(r).communication_ms; },
-     "collectives ms", Format::Milliseconds, 80},
+     "collectives ms", Format::Milliseconds, 80, nullptr, true, sweeps_no_shards},
     {"exposed_communication_ms", "exposed_communication_ms",
      [](const SweepRow& r) -> Cell { return swept_summary(r).exposed_communication_ms; }},
     {"exposed_transfer_ms", "exposed_transfer_ms",
@@ -52,19 +68,19 @@ const Column<SweepRow> kSweepColumns[] = {
      "exposed ms", Format::Milliseconds, 90},
     {"waiting_for_ranks_ms", "waiting_for_ranks_ms",
      [](const SweepRow& r) -> Cell { return swept_summary(r).waiting_for_ranks_ms; },
-     "waiting ms", Format::Milliseconds, 95},
+     "waiting ms", Format::Milliseconds, 95, nullptr, true, shows_waiting},
     {"overlap_fraction", "overlap_fraction",
      [](const SweepRow& r) -> Cell { return swept_summary(r).overlap_fraction; },
-     "overlap", Format::Percent, 100},
+     "overlap", Format::Percent, 100, nullptr, true, sweeps_no_shards},
     {"last_bucket_ms", "last_bucket_ms", [](const SweepRow& r) -> Cell { return r.point.last_bucket_ms; },
      "last bucket ms", Format::Milliseconds, 110, nullptr, true, sweeps_caps},
     {"peak_memory_mib", "peak_memory_mib",
      [](const SweepRow& r) -> Cell { return swept_summary(r).peak_memory_mib; },
      "memory MiB", Format::Tenths, 60},
     {"op_source", "op_source", [](const SweepRow& r) -> Cell { return r.point.op_source; },
-     "costs of ops", {}, 120},
+     "costs of ops", {}, 120, nullptr, true, sweeps_no_shards},
     {"collective_source", "collective_source",
-     [](const SweepRow& r) -> Cell { return r.point.collective_source; }, "of collectives", {}, 130},
+     [](const SweepRow& r) -> Cell { return r.point.collective_source; }, "of collectives", {}, 130, nullptr, true, sweeps_no_shards},
     {"out_of_memory", "out_of_memory", [](const SweepRow& r) -> Cell {
        const auto& what = r.point.prediction.out_of_memory;
        return what ? out_of_memory_text(*what) : std::string();

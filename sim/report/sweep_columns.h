@@ -13,9 +13,10 @@ namespace stepsim {
 /// One row of a sweep: a point, how far it is from the best one, and a word about that.
 struct SweepRow {
   SweepPoint point;
-  Gain of_best;            ///< What the best point gains over this one; 0 for the best itself.
-  std::string remark;      ///< "best", "too close to tell", or why the point is not the best.
-  bool over_caps = false;  ///< Bucket caps are the only key swept.
+  Gain of_best;              ///< What the best point gains over this one; 0 for the best itself.
+  std::string remark;        ///< "best", "too close to tell", or why the point is not the best.
+  bool over_caps = false;    ///< Bucket caps are the only key swept.
+  bool over_shards = false;  ///< Ways of sharding are swept, beside other keys or alone.
 
   /// The point was refused: the row holds its values and why, and no figure.
   [[nodiscard]] bool is_blank() const { return !point.not_priced.empty(); }

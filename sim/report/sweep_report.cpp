@@ -18,6 +18,7 @@
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/report/setting_json.h"
+#include "sim/report/sweep_shards.h"
 #include "sim/report/sweep_training.h"
 #include "sim/study/bucket_cap_sweep.h"
 #include "sim/study/swept_effect.h"
@@ -360,7 +361,7 @@ SweepReport sweep_report(Jobs& jobs,
   }
   report.keys_without_effect = keys_without_effect(axes, swept.points);
   for (SweepPoint& point : swept.points) {
-    report.rows.push_back({std::move(point), {}, "", sweeps_only_caps(axes)});
+    report.rows.push_back({std::move(point), {}, "", sweeps_only_caps(axes), sweeps_shards(axes)});
   }
   const auto rank = [](const SweepRow& row) {
     return std::tuple(row.is_blank(), !fits(row.point), -throughput(row.point));
@@ -397,13 +398,13 @@ std::string sweep_text(const Scenario& scenario,
                        const std::vector<SweepAxis>& axes,
                        const SweepReport& report,
                        const Screen& screen) {
-  const std::vector<double> times = mapped(report.rows, [](const SweepRow& row) {
-    return row.point.prediction.summary.step_time_ms.mean;
-  });
+  const std::vector<SweepRow> rows = shown_rows(axes, report.rows);
+  const std::vector<double> times = mapped(
+      rows, [](const SweepRow& row) { return row.point.prediction.summary.step_time_ms.mean; });
   // Bars compare what can run; where nothing can, all.
   std::vector<double> scale;
   for (std::size_t i = 0; i < times.size(); ++i) {
-    if (!report.rows[i].is_blank() && (fits(report.rows[i].point) || !any_fits(report))) {
+    if (!rows[i].is_blank() && (fits(rows[i].point) || !any_fits(report))) {
       scale.push_back(times[i]);
     }
   }
@@ -412,8 +413,8 @@ std::string sweep_text(const Scenario& scenario,
   std::vector<std::string> plain;
   std::vector<Paint> paints;
   std::vector<std::vector<std::string>> labels;
-  for (std::size_t i = 0; i < report.rows.size(); ++i) {
-    const SweepRow& row = report.rows[i];
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const SweepRow& row = rows[i];
     labels.push_back(labels_of(axes, row.point));
     const bool best = row.remark == "best";
     const bool runs = !row.is_blank() && fits(row.point);
@@ -421,8 +422,8 @@ std::string sweep_text(const Scenario& scenario,
     shares.push_back(row.is_blank() ? 0 : bar_share(times[i], low, high));
     plain.push_back(bar_text(shares.back(), 21, {}));
   }
-  Table table = table_of<SweepRow>(
-      sweep_columns(), report.rows, paints, mapped(axes, &SweepAxis::key), labels);
+  Table table =
+      table_of<SweepRow>(sweep_columns(), rows, paints, mapped(axes, &SweepAxis::key), labels);
   table.add_bars(
       screen.is_terminal() ? "step ms above the shortest" : "", shares, std::move(plain));
   const Prediction& best = report.rows[report.best].point.prediction;
@@ -433,6 +434,9 @@ std::string sweep_text(const Scenario& scenario,
                                  best.profile,
                                  table.text(screen),
                                  painted(sweep_headline(axes, report), Paint::Strong, screen));
+  if (any_fits(report)) {
+    text += next_of_shards(scenario, axes, report.rows[report.best].point);
+  }
   if (!report.training.empty()) {
     text += "\n" + training_text(axes, report, screen);
   }

@@ -10,11 +10,14 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/trimmed.h"
+#include "sim/parallel/parallelism.h"
+#include "sim/scenario/shardings.h"
 
 namespace stepsim {
 namespace {
 
 constexpr std::string_view kPolicyPrefix = "policy.";
+constexpr const char* kParallel = "parallel";
 
 void mark_override(TomlValue& value, const std::string& option, const Setting& setting) {
   value.override_option = option;
@@ -102,7 +105,26 @@ Setting read_setting(TomlDocument& document, const WrittenOverride& written) {
           std::string(trimmed(text.substr(equals + 1)))};
 }
 
+void apply(TomlDocument& document, const std::string& option, const Setting& setting);
+
+/// "parallel=hsdp" stands for several keys.
+void apply_sharding(TomlDocument& document, const std::string& option, const Setting& setting) {
+  std::vector<Setting> settings;
+  try {
+    settings = sharding_settings(setting.value().text);
+  } catch (const InputError& error) {
+    WrittenOverride{option, setting.text()}.fail(error.what());
+  }
+  for (const Setting& one : settings) {
+    apply(document, option, one);
+  }
+}
+
 void apply(TomlDocument& document, const std::string& option, const Setting& setting) {
+  if (setting.key() == kParallel && setting.value().kind == TomlValue::Kind::Text) {
+    apply_sharding(document, option, setting);
+    return;
+  }
   const WrittenOverride written{option, setting.text()};
   TomlValue* table = &document.root;
   std::size_t begin = 0;
@@ -166,6 +188,30 @@ void drop_replaced_caps(TomlValue& root) {
   });
 }
 
+/// A kind of parallelism that is set replaces the keys in the file that mean nothing to it: those
+/// of other kinds, and DDP's shards.
+void drop_replaced_shards(TomlValue& root) {
+  TomlValue* const parallel = root.find(kParallel);
+  const TomlValue* const kind = parallel != nullptr ? parallel->find("kind") : nullptr;
+  const auto known = std::ranges::find_if(parallelisms(), [&](const Parallelism* one) {
+    return kind != nullptr && one->name() == kind->text;
+  });
+  if (known == parallelisms().end() || kind->override_key.empty()) {
+    return;
+  }
+  const std::vector<OwnKey> keys = (*known)->keys();
+  std::erase_if(parallel->children, [&](const TomlValue& value) {
+    return value.override_key.empty() && value.key != "kind" &&
+           std::ranges::find(keys, value.key, &OwnKey::name) == keys.end();
+  });
+  TomlValue* const ddp = root.find("ddp");
+  if (ddp != nullptr && (*known)->name() != "ddp") {
+    std::erase_if(ddp->children, [](const TomlValue& value) {
+      return value.override_key.empty() && value.key == "zero_stage";
+    });
+  }
+}
+
 }  // namespace
 
 std::vector<Setting> apply_texts(TomlDocument& document,
@@ -188,6 +234,7 @@ void apply_settings(TomlDocument& document, const StudySettings& study) {
 void drop_replaced_keys(TomlDocument& document) {
   drop_replaced_counts(document.root);
   drop_replaced_caps(document.root);
+  drop_replaced_shards(document.root);
 }
 
 }  // namespace stepsim

@@ -65,14 +65,29 @@ std::string read_own_text(const TomlReader& table, const OwnKey& key) {
   }
 }
 
-OwnValue read_own(const TomlReader& table, const OwnKey& key) {
+/// A replica on each node.
+std::int64_t replicas_on_nodes(const TomlReader& table, const OwnKey& key, const Placement& ranks) {
+  if (ranks.nodes() == 1) {
+    table.fail(key.name, "\"nodes\": a replica on each node, and there is one node: that is fsdp2");
+  }
+  if (!ranks.is_even()) {
+    table.fail(key.name, "\"nodes\": replicas must be of one size, and so must be the nodes");
+  }
+  return ranks.nodes();
+}
+
+OwnValue read_own(const TomlReader& table, const OwnKey& key, const Scenario& scenario) {
   return std::visit(
       [&](const auto& fallback) -> OwnValue {
         using Value = std::remove_cvref_t<decltype(fallback)>;
         if constexpr (std::is_same_v<Value, bool>) {
           return table.boolean_or(key.name, fallback);
         } else if constexpr (std::is_same_v<Value, std::int64_t>) {
-          const bool is_text = table.value(key.name).kind == TomlValue::Kind::Text;
+          const TomlValue& value = table.value(key.name);
+          const bool is_text = value.kind == TomlValue::Kind::Text;
+          if (is_text && std::ranges::count(key.choices, value.text) > 0) {
+            return replicas_on_nodes(table, key, scenario.placement);
+          }
           return is_text && key.meant ? std::int64_t{std::stoll(read_own_text(table, key))}
                                       : table.integer(key.name, key.least, key.most);
         } else if constexpr (std::is_same_v<Value, Bytes>) {
@@ -84,14 +99,28 @@ OwnValue read_own(const TomlReader& table, const OwnKey& key) {
       key.fallback);
 }
 
+/// Whether the key says no more than another kind does by itself: replicas = 1 beside DDP.
+bool is_default_elsewhere(const std::string& name,
+                          const TomlReader& table,
+                          const Scenario& scenario) {
+  return std::ranges::any_of(parallelisms(), [&](const Parallelism* kind) {
+    const std::vector<OwnKey> keys = kind->keys();
+    const auto key = std::ranges::find(keys, name, &OwnKey::name);
+    return key != keys.end() && read_own(table, *key, scenario) == key->fallback;
+  });
+}
+
 /// Kinds may have keys of one name: the one that is chosen reads it.
 void read_own_key(const std::string& name, const TomlReader& table, Scenario& scenario) {
   const std::vector<OwnKey> keys = scenario.parallel->keys();
   const auto own = std::ranges::find(keys, name, &OwnKey::name);
   if (own == keys.end()) {
+    if (is_default_elsewhere(name, table, scenario)) {
+      return;
+    }
     table.fail(name, fmt::format("does not apply to kind '{}'", scenario.parallel->name()));
   }
-  scenario.parallel_values.set(name, read_own(table, *own));
+  scenario.parallel_values.set(name, read_own(table, *own, scenario));
 }
 
 Key own_row(const OwnKey& own) {

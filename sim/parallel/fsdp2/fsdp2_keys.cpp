@@ -220,9 +220,11 @@ void add_prefetches(const OwnValues& own, std::vector<ShardUnit>& units) {
 
 std::vector<OwnKey> fsdp2_keys() {
   OwnKey replicas{fsdp2_key::kReplicas,
-                  "HSDP: replicas; each is sharded over ranks / replicas",
+                  "HSDP: replicas; each is sharded over ranks / replicas; `\"nodes\"`: one on each "
+                  "node",
                   std::int64_t{1}};
   replicas.least = 1;
+  replicas.choices = {"nodes"};
   OwnKey param{fsdp2_key::kParamDtype,
                "what parameters are cast to before they are gathered: `\"own\"`: nothing; "
                "`\"f32\"`, `\"bf16\"`, `\"f16\"`",

@@ -1,0 +1,32 @@
+#include "sim/scenario/shardings.h"
+
+#include <algorithm>
+#include <array>
+
+#include "costmodel/base/input_error.h"
+
+namespace stepsim {
+namespace {
+
+const std::array<std::string, 5> kNames = {"ddp", "zero1", "zero2", "fsdp2", "hsdp"};
+
+}  // namespace
+
+std::span<const std::string> sharding_names() {
+  return kNames;
+}
+
+std::vector<Setting> sharding_settings(const std::string& name) {
+  if (std::ranges::find(kNames, name) == kNames.end()) {
+    throw InputError(
+        unknown_name("sharding", name, std::vector<std::string>(kNames.begin(), kNames.end())));
+  }
+  if (name == "ddp" || name == "zero1") {
+    return {{"parallel.kind", "ddp"}, {"ddp.zero_stage", name == "ddp" ? "0" : "1"}};
+  }
+  return {{"parallel.kind", "fsdp2"},
+          {"parallel.reshard_after_forward", name == "zero2" ? "\"false\"" : "\"default\""},
+          {"parallel.replicas", name == "hsdp" ? "\"nodes\"" : "1"}};
+}
+
+}  // namespace stepsim

@@ -20,6 +20,16 @@ from stepsim_program import Blocks, PACKING, PAIR, ROOT, SKEW, VALLEY, run
 import small_runner  # from a folder that stepsim_program names
 
 
+def test_ways_of_sharding_are_one_table_the_fastest_that_fits_first():
+    done = run("sweep", str(ROOT / "scenarios" / "shard_1b.toml"), "--over", "parallel=ddp,zero1,fsdp2,hsdp",
+               "--set", "cluster.placement=8", "--set", "scenario.steps=2", "--set", "scenario.warmup_steps=1")  # fmt: skip
+    table = done.stdout.split("\n\n")[1].splitlines()
+    assert [line.split()[0] for line in table] == ["parallel", "fsdp2", "ddp", "zero1"], table
+    assert "warning: parallel = hsdp: refused: " in done.stdout and "there is one node" in done.stdout
+    command = re.search(r"next: stepsim (blame .*?)   \(", done.stdout)[1]
+    assert "--set parallel=fsdp2" in command
+
+
 def test_the_valley_has_two_walls_and_names_its_best_point():
     done = run("sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2", "--json", "-")
     result = json.loads(done.stdout)

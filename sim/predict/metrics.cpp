@@ -104,7 +104,7 @@ constexpr std::array kTimes = {&RankTimes::data_ms,
 /// The share of the ranks that take part in a collective: a rank's own collectives count.
 double share_of_ranks(const StepTimeline& timeline, std::size_t collective) {
   const auto takes_part = [&](const RankTimeline& rank) {
-    return rank.ready_at[collective] != SimTime::max();
+    return collective >= rank.ready_at.size() || rank.ready_at[collective] != SimTime::max();
   };
   if (takes_part(timeline.ranks.front()) && takes_part(timeline.ranks.back())) {
     return 1;  // Groups have ranks that follow one another, or that are evenly apart.
@@ -116,16 +116,6 @@ double share_of_ranks(const StepTimeline& timeline, std::size_t collective) {
 double range(const std::vector<double>& values) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   return *high - *low;
-}
-
-/// The share of the ranks that take part in a collective. Groups of ranks reduce side by side, and
-/// a rank's communication is that of its own groups.
-double share_of_ranks(const StepTimeline& timeline, std::size_t collective) {
-  const auto others = std::ranges::count_if(timeline.ranks, [&](const RankTimeline& rank) {
-    return collective < rank.ready_at.size() && rank.ready_at[collective] == SimTime::max();
-  });
-  const auto ranks = static_cast<double>(timeline.ranks.size());
-  return (ranks - static_cast<double>(others)) / ranks;
 }
 
 }  // namespace

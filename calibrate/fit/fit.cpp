@@ -183,6 +183,9 @@ void set_machine(const SampleSet& samples, Profile& profile) {
     profile.launch_error = launch.relative_error;
     profile.new_shapes = fit_meetings(samples.meetings);
   }
+  if (!samples.unit_hosts.empty()) {
+    profile.unit_host = fit_unit_host(samples.unit_hosts);
+  }
   profile.noise = fit_noise(samples);
 }
 

@@ -92,4 +92,16 @@ std::vector<ShapeCost> fit_meetings(std::span<const HostSample> meetings) {
   return {cost};
 }
 
+UnitHostTimes fit_unit_host(std::span<const UnitHostTimes> hosts) {
+  UnitHostTimes times;
+  for (const auto member : {&UnitHostTimes::forward,
+                            &UnitHostTimes::forward_tensor,
+                            &UnitHostTimes::backward,
+                            &UnitHostTimes::backward_tensor,
+                            &UnitHostTimes::optimizer_tensor}) {
+    times.*member = median(mapped(hosts, member));
+  }
+  return times;
+}
+
 }  // namespace stepsim

@@ -5,6 +5,7 @@
 
 #include "calibrate/samples/samples.h"
 #include "costmodel/compute/shape_cost.h"
+#include "costmodel/records/profile.h"
 
 namespace stepsim {
 
@@ -23,5 +24,9 @@ struct LaunchCost {
 /// kernels for it: in forward and backward, the mean over shapes. Empty where few shapes tell, or
 /// where that is not two standard errors above 0.
 [[nodiscard]] std::vector<ShapeCost> fit_meetings(std::span<const HostSample> meetings);
+
+/// The medians of what the ranks' hosts took for the units of sharded training; there is one at
+/// least.
+[[nodiscard]] UnitHostTimes fit_unit_host(std::span<const UnitHostTimes> hosts);
 
 }  // namespace stepsim

@@ -10,6 +10,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/network/collective_cost.h"
+#include "costmodel/records/profile_format.h"
 
 namespace stepsim {
 namespace {
@@ -88,6 +89,8 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     add_host(reader, hosts_);
   } else if (kind == "meeting") {
     add_host(reader, meetings_);
+  } else if (kind == "unit_host") {
+    unit_hosts_.push_back(read_unit_host(reader));
   } else if (kind == "disturbed") {
     disturbed_.dropped += reader.integer_in("dropped", 0, kMaxInt);
     disturbed_.throttled += reader.integer_in("throttled", 0, kMaxInt);
@@ -101,7 +104,7 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
     ended_.insert(reader.integer_in("pass", 0, kMaxInt));
     last_at_ = std::max(last_at_, reader.number("at_seconds"));
   } else {
-    const std::array<std::string, 13> known = {"pass",
+    const std::array<std::string, 14> known = {"pass",
                                                "step",
                                                "all_reduce",
                                                "sentinel",
@@ -113,6 +116,7 @@ void SampleLog::add(const Json& line, const std::string& file, int number) {
                                                "refused",
                                                "host",
                                                "meeting",
+                                               "unit_host",
                                                "disturbed"};
     reader.fail("kind", unknown_name("kind of line", printable(kind), known));
   }

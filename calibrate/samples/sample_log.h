@@ -110,6 +110,8 @@ class SampleLog {
   [[nodiscard]] bool is_refused(const GridPoint& point) const;
   [[nodiscard]] const std::vector<HostSample>& hosts() const { return hosts_; }
   [[nodiscard]] const std::vector<HostSample>& meetings() const { return meetings_; }
+  /// [line] What a rank's host took for the units of sharded training.
+  [[nodiscard]] const std::vector<UnitHostTimes>& unit_hosts() const { return unit_hosts_; }
   [[nodiscard]] const DisturbedSamples& disturbed() const { return disturbed_; }
   /// [shape] What building its attention plans took, forward and backward together, on one core.
   [[nodiscard]] const std::vector<double>& plan_seconds() const { return plan_seconds_; }
@@ -148,6 +150,7 @@ class SampleLog {
   std::vector<RefusedPoint> refused_;
   std::vector<HostSample> hosts_;
   std::vector<HostSample> meetings_;
+  std::vector<UnitHostTimes> unit_hosts_;
   DisturbedSamples disturbed_;
   std::vector<double> plan_seconds_;
   std::set<int> ended_;

@@ -167,6 +167,7 @@ SampleSet combine_samples(const SampleLog& log) {
   set.refused = log.refused();
   set.hosts = log.hosts();
   set.meetings = log.meetings();
+  set.unit_hosts = log.unit_hosts();
   set.disturbed = log.disturbed();
   return set;
 }

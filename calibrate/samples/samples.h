@@ -9,6 +9,7 @@
 #include "costmodel/io/json_value.h"
 #include "costmodel/model/batch_shape.h"
 #include "costmodel/model/transformer.h"
+#include "costmodel/records/profile.h"
 
 namespace stepsim {
 
@@ -94,6 +95,7 @@ struct SampleSet {
   std::vector<RefusedPoint> refused;
   std::vector<HostSample> hosts;     ///< Steps as in training, of a small shape.
   std::vector<HostSample> meetings;  ///< What the first step of a shape took more than the second.
+  std::vector<UnitHostTimes> unit_hosts;  ///< [rank] Hooks and optimizer of sharded training.
   DisturbedSamples disturbed;
 };
 

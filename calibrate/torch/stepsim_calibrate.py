@@ -6,8 +6,8 @@
     python3 -m stepsim.torch.calibrate my_model.py --shapes shapes.json --out mine   # the package's
 
 It starts the plans' ranks on this machine, unless torchrun or another launcher has done so. Beside this
-file: stepsim_job.py, stepsim_models.py, stepsim_ranks.py, stepsim_recorder.py and all_reduce.py; they
-need only torch and NumPy.
+file: stepsim_job.py, stepsim_models.py, stepsim_ranks.py, stepsim_recorder.py, stepsim_units.py and
+all_reduce.py; they need only torch and NumPy.
 
 my_model.py defines `make_model()` and `make_batch(samples, length, device)`, and may define
 `loss(model, batch)`, `make_optimizer(parameters)`, `ddp` (a dict of DistributedDataParallel's
@@ -33,12 +33,13 @@ import types
 
 if __package__:  # A module of the package stepsim …
     from . import stepsim_ranks  # First: it says so where there is no PyTorch.
-    from . import stepsim_job, stepsim_recorder
+    from . import stepsim_job, stepsim_recorder, stepsim_units
 else:  # … or a file by itself, with the others beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import stepsim_ranks  # First: it says so where there is no PyTorch.
     import stepsim_job
     import stepsim_recorder
+    import stepsim_units
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
@@ -220,8 +221,9 @@ class Calibration:
     The first step of each shape in PATH.jsonl is its first meeting, but for those of the warm-up.
     """
 
-    def __init__(self, job, ranks, shapes, out, seconds, target, seed):
+    def __init__(self, job, ranks, shapes, out, seconds, target, seed, unit_host=None):
         self.job, self.ranks, self.out = job, ranks, os.fspath(out)
+        self.unit_host = unit_host  # As stepsim_units.measured().
         self.shapes, self.seed, self.target = list(shapes), seed, target
         self.seconds = seconds
         self.deadline = None  # Of the measuring, which begins when the model is made.
@@ -375,6 +377,8 @@ class Calibration:
                 ],
             }
         }
+        if self.unit_host is not None:
+            notes["unit_host"] = self.unit_host
         common = {
             "policy": "calibration",
             "model": trainer.model,
@@ -536,8 +540,10 @@ def calibrate(
     folder = os.path.dirname(os.fspath(out)) or "."
     if not os.path.isdir(folder):
         raise BadInput(f"--out: no folder {folder}")
-    ranks = stepsim_ranks.Ranks(stepsim_ranks.pick_device(device), backend)
-    status = Calibration(job, ranks, shapes, out, seconds, target, seed).run()
+    device = stepsim_ranks.pick_device(device)
+    unit_host = stepsim_units.measured(lambda parameters: job.call("make_optimizer", parameters), device)
+    ranks = stepsim_ranks.Ranks(device, backend)
+    status = Calibration(job, ranks, shapes, out, seconds, target, seed, unit_host).run()
     return ranks.end(status)
 
 

@@ -33,7 +33,7 @@ import time
 
 if __package__:  # A module of the package stepsim …
     from . import stepsim_ranks  # First: it says so where there is no PyTorch.
-    from . import stepsim_clocks, stepsim_job, stepsim_models, stepsim_samples, stepsim_step
+    from . import stepsim_clocks, stepsim_job, stepsim_models, stepsim_samples, stepsim_step, stepsim_units
 else:  # … or a file by itself, with the others beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import stepsim_ranks  # First: it says so where there is no PyTorch.
@@ -42,6 +42,7 @@ else:  # … or a file by itself, with the others beside it.
     import stepsim_models
     import stepsim_samples
     import stepsim_step
+    import stepsim_units
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
@@ -76,8 +77,9 @@ def read_request(path):
 class Measurement:
     """Runs the rounds: each shape on each rank, then all-reduces."""
 
-    def __init__(self, request, ranks, options):
+    def __init__(self, request, ranks, options, unit_host=None):
         self.request, self.ranks, self.options = request, ranks, options
+        self.unit_host = unit_host  # As stepsim_units.measured().
         self.step = stepsim_step.Step(request)
         self.trainer = stepsim_step.Trainer(request, ranks)
         self.shapes = [(shape["lengths"], shape["length"]) for shape in request["shapes"]]
@@ -154,6 +156,10 @@ class Measurement:
         problem, self.rounds = self.ranks.gathered((problem, self.rounds))[0]
         if problem:
             raise BadInput(problem)
+        hosts = self.ranks.gathered(self.unit_host)
+        if self.ranks.rank == 0 and self.rounds == 0:
+            lines = [{"kind": "unit_host", "rank": rank, **one} for rank, one in enumerate(hosts) if one]
+            self.samples.write(lines)
         if self.ranks.rank == 0:
             self.samples.write({"kind": "refused", "pass": self.rounds, **one} for one in refused)
 
@@ -457,10 +463,13 @@ def measure(options):
             sys.stdout.flush()
             return stepsim_ranks.launch(count)
         stepsim_ranks.start_alone(device)
+    unit_host = stepsim_units.measured(
+        lambda parameters: stepsim_models.make_optimizer(request["optimizer"], parameters), device
+    )
     ranks = stepsim_ranks.Ranks(device)
     if device.type == "cpu" and ranks.count > 1 and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
-    status = Measurement(request, ranks, options).run()
+    status = Measurement(request, ranks, options, unit_host).run()
     return ranks.end(status)
 
 

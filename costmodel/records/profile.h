@@ -93,6 +93,18 @@ struct InterferenceProfile {
   bool operator==(const InterferenceProfile&) const = default;
 };
 
+/// What a host spends on the units of sharded training (fully_shard), in seconds of its own thread,
+/// which waits for nothing in them.
+struct UnitHostTimes {
+  double forward = 0;         ///< The hooks of a unit in its forward,
+  double forward_tensor = 0;  ///< and more of it for each of its tensors.
+  double backward = 0;        ///< Likewise in its backward.
+  double backward_tensor = 0;
+  double optimizer_tensor = 0;  ///< What the optimizer takes more for a tensor that is sharded.
+
+  bool operator==(const UnitHostTimes&) const = default;
+};
+
 /// The content_id() of the file that a profile was read from; empty for one that was made in
 /// memory. Profiles are equal whatever file they come from.
 struct ProfileId {
@@ -115,6 +127,7 @@ struct Profile {
   double launch_seconds = 0;
   double launch_error = 0;  ///< Relative standard deviation of that from run to run.
   bool host_is_device = true;
+  std::optional<UnitHostTimes> unit_host;  ///< Absent: not measured.
   /// Processor cores that the ranks of a node share; the costs are then those of a rank that has a
   /// core of its own. 0: ranks do not slow each other.
   double cores = 0;
@@ -130,10 +143,10 @@ struct Profile {
 
 /// Reads a profile, a file or a shipped one by its name (profile_path()). Its "format" is
 /// "stepsim-profile/1", or /2 when an entry holds a ratio, or /3 with a recorded model, or /4 with
-/// costs of new shapes, or /5 with fitted links, or /6 with unequal ranks. All times in the file
-/// are seconds, so that every double reads back unchanged. Raises InputError that names place and
-/// key, unless knots ascend and are not negative, ranges and each form's members are valid and no
-/// entry occurs twice.
+/// costs of new shapes, or /5 with fitted links, or /6 with unequal ranks, or /12 with the host's
+/// times for sharded units. All times in the file are seconds, so that every double reads back
+/// unchanged. Raises InputError that names place and key, unless knots ascend and are not negative,
+/// ranges and each form's members are valid and no entry occurs twice.
 [[nodiscard]] Profile read_profile(const std::string& named);
 /// Writes a profile as AtomicFile does. Raises EnvironmentFault.
 void write_profile(const std::string& path, const Profile& profile);

@@ -29,6 +29,8 @@ inline constexpr int kStallsByClockVersion = 9;
 inline constexpr int kCrowdedVersion = 10;
 /// This version added compute that grows with the ranks of a node.
 inline constexpr int kNodeRanksVersion = 11;
+/// This version added what the host takes for the units of sharded training.
+inline constexpr int kUnitHostVersion = 12;
 
 /// Writes the member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);
@@ -44,6 +46,10 @@ inline constexpr int kNodeRanksVersion = 11;
 [[nodiscard]] Json links_json(const FittedLinks& links);
 /// Reads that member. Raises InputError: a speed that is not positive, draws of other lengths.
 [[nodiscard]] FittedLinks read_links(JsonReader reader);
+/// Writes the member "units" of a profile's host.
+[[nodiscard]] Json unit_host_json(const UnitHostTimes& times);
+/// Reads that member. Raises InputError: a time is missing, negative or above one hour.
+[[nodiscard]] UnitHostTimes read_unit_host(JsonReader reader);
 /// Writes the member "errors" of a fit.
 [[nodiscard]] Json errors_json(const FitErrors& errors);
 /// Reads the member "errors" of `reader`; without one all errors are absent.

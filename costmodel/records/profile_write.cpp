@@ -50,6 +50,9 @@ std::string format_of(const Profile& profile) {
   if (profile.recorded && grows_with_nodes(*profile.recorded)) {
     version = kNodeRanksVersion;
   }
+  if (profile.unit_host) {
+    version = kUnitHostVersion;
+  }
   return fmt::format("{}{}", kProfileFormat, version);
 }
 
@@ -159,6 +162,9 @@ void write_profile(const std::string& path, const Profile& profile) {
                {"host_is_device", profile.host_is_device}};
   if (profile.launch_error > 0) {
     host["launch_error"] = finite(profile.launch_error);
+  }
+  if (profile.unit_host) {
+    host["units"] = unit_host_json(*profile.unit_host);
   }
   if (profile.cores > 0) {
     // Whole numbers stay without a decimal point, as earlier versions read them.

@@ -22,8 +22,8 @@ namespace {
 constexpr std::string_view kRunRecordFormat = "stepsim-run-record/1";
 
 /// The members of the header that RunRecord::training holds.
-constexpr std::array<const char*, 6> kTraining = {
-    "model", "ddp", "autocast", "optimizer", "loader", "calibration"};
+constexpr std::array<const char*, 7> kTraining = {
+    "model", "ddp", "autocast", "optimizer", "loader", "calibration", "unit_host"};
 
 std::string record_header(const RunRecord& record) {
   Json header;

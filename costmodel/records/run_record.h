@@ -83,7 +83,8 @@ struct RunRecord {
   JsonValue versions;  ///< Versions of libraries and driver, as the run named them.
   /// What trained, as stepsim_recorder.py describes it: "model" (parameters in order of
   /// registration), "ddp", "optimizer", "loader", "autocast"; "calibration" are the shapes that
-  /// stepsim_calibrate.py ran and skipped. Null when the record does not say.
+  /// stepsim_calibrate.py ran and skipped, "unit_host" the UnitHostTimes that it measured. Null
+  /// when the record does not say.
   JsonValue training;
   std::vector<double> sentinel_ms;  ///< The calibration's sentinel, measured again during the run.
   std::vector<StepRecord> steps;

@@ -16,6 +16,7 @@
 #include "costmodel/network/collective_cost.h"
 #include "sim/predict/other_settings.h"
 #include "sim/predict/step_cost.h"
+#include "sim/predict/unit_host_times.h"
 
 namespace stepsim {
 namespace {
@@ -53,21 +54,22 @@ void add_size_notes(const Run& run, std::vector<Note>& notes) {
   }
 }
 
-/// The kind's facts say that it spends time on units, and the scenario does not say how much.
+/// The kind's facts say that it spends time on units, and neither the profile nor the scenario says
+/// how much.
 void add_unit_host(const Run& run, std::vector<Note>& notes) {
   const HostOptions& host = run.scenario().host;
   const UnitCount units = run.reduced().facts().host_units;
-  if (units.units == 0 || (host.unit_forward && host.unit_backward && host.sharded_tensor)) {
+  if (units.units == 0 || run.profile().unit_host ||
+      (host.unit_forward && host.unit_backward && host.sharded_tensor)) {
     return;
   }
-  const UnitHost usual = usual_unit_host(run.profile().host_is_device);
-  const double slowed = run.profile().noise.crowded.slowed;
+  const UnitHost usual = unit_host_of(run.profile(), run.profile().host_is_device);
   const auto ms = [&](const std::optional<Duration>& each,
                       Duration usual_each,
                       const std::optional<Duration>& tensor,
                       Duration usual_tensor) {
-    const double unit = each ? to_seconds(*each) : slowed * to_seconds(usual_each);
-    const double more = tensor ? to_seconds(*tensor) : slowed * to_seconds(usual_tensor);
+    const double unit = to_seconds(each.value_or(usual_each));
+    const double more = to_seconds(tensor.value_or(usual_tensor));
     return 1e3 * (unit * units.units + more * units.tensors);
   };
   notes.emplace_back(UnitHostAssumed{

@@ -140,15 +140,11 @@ StepPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {
   prices.enqueue = drawn(host.enqueue);
   prices.hook = drawn(host.hook);
   prices.python_hook = drawn(host.python_hook);
-  const UnitHost usual = usual_unit_host(host_is_device());  // On a machine of its own.
-  const auto assumed = [&](const std::optional<Duration>& stated, Duration own) {
-    return stated ? drawn(*stated) : bounded_duration(to_seconds(drawn(own)) * slowed_);
-  };
-  prices.unit_host = {assumed(host.unit_forward, usual.forward),
-                      assumed(host.unit_forward_tensor, usual.forward_tensor),
-                      assumed(host.unit_backward, usual.backward),
-                      assumed(host.unit_backward_tensor, usual.backward_tensor),
-                      assumed(host.sharded_tensor, usual.optimizer_tensor)};
+  prices.unit_host = {drawn(host.unit_forward.value_or(unit_host_.forward)),
+                      drawn(host.unit_forward_tensor.value_or(unit_host_.forward_tensor)),
+                      drawn(host.unit_backward.value_or(unit_host_.backward)),
+                      drawn(host.unit_backward_tensor.value_or(unit_host_.backward_tensor)),
+                      drawn(host.sharded_tensor.value_or(unit_host_.optimizer_tensor))};
   prices.traversal_per_op = drawn(host.traversal_per_op);
   prices.sync = drawn(host.sync);
   return prices;

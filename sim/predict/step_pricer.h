@@ -17,14 +17,13 @@ namespace stepsim {
 /// rank's program needs to know of costs.
 class StepPricer : public StepLowering {
  public:
-  /// `priced`: with the prices of the ops. `slowed`: times that a host takes longer than on a
-  /// machine of its own, as far as nothing states its times. All that these refer to must outlive
-  /// the pricer.
+  /// `priced`: with the prices of the ops. `unit_host`: of which the scenario's own times take
+  /// precedence. All that these refer to must outlive the pricer.
   StepPricer(const StepLowering& priced,
              const Scenario& scenario,
              const CollectivePricer& pricer,
-             double slowed = 1)
-      : StepLowering(priced, scenario), pricer_(pricer), slowed_(slowed) {}
+             const UnitHost& unit_host)
+      : StepLowering(priced, scenario), pricer_(pricer), unit_host_(unit_host) {}
 
   /// What is priced from here on belongs to the step of this number, from 0. The first step of a
   /// run and those of its warm-up may hold collectives that no other has, as the one bucket of
@@ -55,7 +54,7 @@ class StepPricer : public StepLowering {
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> memory_pass(double bytes) const;
 
   const CollectivePricer& pricer_;
-  double slowed_;
+  UnitHost unit_host_;
   double priced_seconds_ = 0;
   double error_seconds_ = 0;
   std::vector<double> drawn_seconds_;  ///< [draw] Under the draws of fitted links.

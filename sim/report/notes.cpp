@@ -141,8 +141,8 @@ struct Words {
         "the host's own time for the units of fsdp2 is assumed to be that of PyTorch 2.15 on an "
         "AMD "
         "EPYC: {:.3g} ms in a forward, {:.3g} ms in a backward and {:.3g} ms in the optimizer of a "
-        "step, which a GPU hides as far as the host is ahead; say host.unit_forward, "
-        "host.unit_backward and host.sharded_tensor",
+        "step, which a GPU hides as far as the host is ahead; python3 -m stepsim.torch.calibrate "
+        "measures it, or say host.unit_forward, host.unit_backward and host.sharded_tensor",
         note.forward_ms,
         note.backward_ms,
         note.optimizer_ms);

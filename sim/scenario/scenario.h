@@ -44,7 +44,8 @@ struct HostOptions {
   Duration enqueue{0};             ///< Time to enqueue one collective.
   Duration hook{0};                ///< The reducer's time per gradient.
   Duration python_hook{0};         ///< Time per bucket, with a communication hook.
-  // What units of sharded training take, as in UnitHost; absent: usual_unit_host().
+  // What units of sharded training take, as in UnitHost; absent: the profile's, or
+  // usual_unit_host().
   std::optional<Duration> unit_forward;
   std::optional<Duration> unit_forward_tensor;
   std::optional<Duration> unit_backward;

@@ -1,8 +1,12 @@
 #include <algorithm>
+#include <optional>
 #include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include "calibrate/fit/collectives.h"
 #include "calibrate/import/recorded/recorded_run.h"
+#include "costmodel/records/profile_format.h"
 
 namespace stepsim {
 namespace {
@@ -14,6 +18,17 @@ CollectiveCost free_all_reduce(int ranks) {
   cost.ranks = ranks;
   cost.knots = {{1, 0}, {kMaxBytes, 0}};
   return cost;
+}
+
+/// What the first run that says so measured of the host's time for sharded units.
+std::optional<UnitHostTimes> recorded_unit_host(std::span<const RecordedRun> runs) {
+  for (const RecordedRun& run : runs) {
+    const Json& training = *run.record.training;
+    if (training.contains("unit_host")) {
+      return read_unit_host(JsonReader(training["unit_host"], run.file, 1, "unit_host"));
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -32,6 +47,9 @@ Profile recorded_profile(const RecordedCosts& costs,
   profile.backend = costs.on_gpu ? "cuda" : "cpu";  // That of the passes, whatever the base's is.
   profile.host_is_device = !costs.on_gpu;
   profile.recorded = costs.model;
+  if (const auto units = recorded_unit_host(runs)) {
+    profile.unit_host = units;
+  }
   profile.cores = costs.cores;
   profile.rank_factors = costs.rank_factors;
   profile.new_shapes = costs.new_shapes;

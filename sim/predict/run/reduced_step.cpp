@@ -7,6 +7,7 @@
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
+#include "sim/predict/unit_host_times.h"
 
 namespace stepsim {
 namespace {
@@ -48,7 +49,10 @@ ReducedStep::ReducedStep(const Scenario& scenario,
     : scenario_(scenario),
       planned_(planned),
       collectives_(scenario_pricer(scenario, profile)),
-      pricer_(priced.lowering(), scenario, collectives_, profile.noise.crowded.slowed),
+      pricer_(priced.lowering(),
+              scenario,
+              collectives_,
+              unit_host_of(profile, priced.costs().host_is_device())),
       facts_(scenario.parallel->facts(parallel_job(scenario))),
       parts_(scenario.parallel->parts(parallel_job(scenario), step_ops(scenario))),
       host_{priced.costs().host_is_device(),

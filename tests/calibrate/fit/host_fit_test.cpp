@@ -59,6 +59,13 @@ TEST_CASE("host: what rounds differ by makes the launch unsure") {
   CHECK(launch.relative_error == Approx(widening * std::sqrt(2 * squares / (3 * 2)) / mean));
 }
 
+TEST_CASE("host: what units take is the median of the ranks") {
+  const std::vector<UnitHostTimes> hosts = {
+      {1, 2, 3, 4, 5}, {1.5, 2.5, 3.5, 4.5, 5.5}, {9, 0, 3.25, 4, 90}};
+  CHECK(fit_unit_host(hosts) == UnitHostTimes{1.5, 2, 3.25, 4, 5.5});
+  CHECK(fit_unit_host(std::vector{hosts.front()}) == hosts.front());
+}
+
 TEST_CASE("host: what a first meeting takes is the mean over shapes") {
   const std::vector<ShapeCost> costs = fit_meetings(compiled());
   REQUIRE(costs.size() == 1);

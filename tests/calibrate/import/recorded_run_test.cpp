@@ -6,6 +6,7 @@
 #include <random>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "calibrate/fit/fit.h"
 #include "costmodel/compute/shared_cores.h"
@@ -337,6 +338,27 @@ TEST_CASE("all-reduces of a base are scaled by what the recorded ones took") {
   CHECK(recorded_profile(costs, runs, &base).backend == "cpu");
   base.collectives[0].ranks = 4;
   CHECK(recorded_profile(costs, runs, &base).collectives.size() == 2);
+}
+
+TEST_CASE("a profile takes the host's time for sharded units of the record, else the base's") {
+  std::vector<RecordedRun> runs = {made_run({}), made_run({})};
+  const RecordedCosts costs = fit_recorded_runs(runs);
+  CHECK_FALSE(recorded_profile(costs, runs, nullptr).unit_host);
+  Profile base;
+  base.unit_host = UnitHostTimes{1, 2, 3, 4, 5};
+  CHECK(recorded_profile(costs, runs, &base).unit_host == base.unit_host);
+  Json& measured = (*runs[1].record.training)["unit_host"];
+  measured = {{"forward_s", 0.5},
+              {"forward_tensor_s", 0.25},
+              {"backward_s", 1},
+              {"backward_tensor_s", 0.125},
+              {"optimizer_tensor_s", 2}};
+  CHECK(recorded_profile(costs, runs, &base).unit_host == UnitHostTimes{0.5, 0.25, 1, 0.125, 2});
+  measured.erase("backward_s");
+  runs[1].file = "run.jsonl";
+  CHECK(error_of([&] {
+          (void)recorded_profile(costs, runs, nullptr);
+        }).find("run.jsonl:1: error: unit_host.backward_s") != std::string::npos);
 }
 
 TEST_CASE("whole steps are fitted on request, also where passes can be told apart") {

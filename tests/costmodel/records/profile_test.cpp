@@ -349,6 +349,23 @@ TEST_CASE("what other programs took is written and read, by programs that know i
         std::string::npos);
 }
 
+TEST_CASE("what a host takes for sharded units is written and read, by programs that know it") {
+  Profile profile = read_profile(written("small.json", kSmall));
+  CHECK_FALSE(profile.unit_host);
+  profile.unit_host = UnitHostTimes{0.5, 0.25, 0.75, 0.125, 2};
+  const std::string text = text_of(profile);
+  CHECK(text.find("\"stepsim-profile/12\"") != std::string::npos);
+  CHECK(read_profile(written("units.json", text)).unit_host == profile.unit_host);
+  const std::string negative =
+      written("negative.json", replaced(text, "\"forward_s\":0.5", "\"forward_s\":-0.5"));
+  CHECK(error_of([&] { (void)read_profile(negative); }).find("host.units.forward_s") !=
+        std::string::npos);
+  const std::string hours =
+      written("hours.json", replaced(text, "\"forward_s\":0.5", "\"forward_s\":5000"));
+  CHECK(error_of([&] { (void)read_profile(hours); }).find("expected at most 1 hour") !=
+        std::string::npos);
+}
+
 TEST_CASE("compute that grows with a node's ranks is for programs that know it") {
   Profile profile = read_profile(written("small.json", kSmall));
   RecordedModel& recorded = profile.recorded.emplace();
@@ -382,9 +399,9 @@ TEST_CASE("stalls by the clock are written and read, by programs that know them"
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(profile_error_after("", "") == "");
   CHECK(profile_error_after("profile/1", "profile/5") == "");
-  CHECK(profile_error_after("profile/1", "profile/12") ==
+  CHECK(profile_error_after("profile/1", "profile/13") ==
         "profile.json:2: error: format: wrong version: expected stepsim-profile/1, got "
-        "'stepsim-profile/12'");
+        "'stepsim-profile/13'");
   CHECK(profile_error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
   CHECK(profile_error_after("[128, 2e-5]", "[128, -1]") ==

@@ -400,3 +400,41 @@ TEST_CASE("batches beyond the recorded ones and all-reduces inside the passes ar
   profile.recorded->forward.tokens.second = 250;
   CHECK_THROWS_AS(warnings(), InputError);
 }
+
+TEST_CASE(
+    "the host's time for units is the profile's where it was measured, and then not assumed") {
+  const std::string fsdp2 = "parallel.kind=fsdp2";
+  Profile profile = recorded_profile();
+  for (const CollectiveKind kind : {CollectiveKind::AllGather, CollectiveKind::ReduceScatter}) {
+    CollectiveCost cost = profile.collectives.front();
+    cost.kind = name_of(kind);
+    profile.collectives.push_back(cost);
+  }
+  const auto is_assumed = [&] {
+    const Scenario scenario = two_ranks({fsdp2});
+    const Prediction found = predict(scenario, find_policy(scenario, "uniform"), profile, {});
+    return std::ranges::any_of(found.notes, [](const Note& note) {
+      return std::holds_alternative<UnitHostAssumed>(note);
+    });
+  };
+  const double assumed = uniform_step(profile, {fsdp2}).mean;
+  CHECK(is_assumed());
+  profile.unit_host = UnitHostTimes{};
+  const double free = uniform_step(profile, {fsdp2}).mean;
+  CHECK_FALSE(is_assumed());
+  CHECK(free < assumed);
+  profile.unit_host->optimizer_tensor = 1e-3;
+  const double tensors = uniform_step(profile, {fsdp2}).mean - free;
+  CHECK(tensors > 1);
+  CHECK(tensors == Approx(std::round(tensors)));  // As many as the model has.
+  CHECK(uniform_step(profile, {fsdp2, "host.sharded_tensor=0 s"}).mean == Approx(free));
+  CHECK(uniform_step(profile, {fsdp2, "host.sharded_tensor=2 ms"}).mean ==
+        Approx(free + 2 * tensors));
+  profile.unit_host = UnitHostTimes{1e-3, 0, 0, 0, 0};
+  const double units = uniform_step(profile, {fsdp2}).mean - free;
+  CHECK(units > 1);
+  CHECK(units < tensors);
+  // Other programs that slowed the recorded steps slow the hooks as well.
+  profile.noise.crowded.slowed = 3;
+  CHECK(uniform_step(profile, {fsdp2}).mean - free == Approx(3 * units));
+}

@@ -1,0 +1,45 @@
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/compute/cost_model.h"
+#include "costmodel/io/json_numbers.h"
+#include "costmodel/records/profile_format.h"
+
+namespace stepsim {
+namespace {
+
+using Member = std::pair<const char*, double UnitHostTimes::*>;
+
+constexpr std::array<Member, 5> kMembers = {
+    {{"forward_s", &UnitHostTimes::forward},
+     {"forward_tensor_s", &UnitHostTimes::forward_tensor},
+     {"backward_s", &UnitHostTimes::backward},
+     {"backward_tensor_s", &UnitHostTimes::backward_tensor},
+     {"optimizer_tensor_s", &UnitHostTimes::optimizer_tensor}}};
+
+}  // namespace
+
+Json unit_host_json(const UnitHostTimes& times) {
+  Json json;
+  for (const Member& member : kMembers) {
+    json[member.first] = finite(times.*member.second);
+  }
+  return json;
+}
+
+UnitHostTimes read_unit_host(JsonReader reader) {
+  UnitHostTimes times;
+  for (const Member& member : kMembers) {
+    const double value = reader.not_negative(member.first);
+    if (value > kMaxCostSeconds) {
+      reader.fail(member.first, fmt::format("{} s is too long; expected at most 1 hour", value));
+    }
+    times.*member.second = value;
+  }
+  return times;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""What stepsim_units.py makes of times that are known."""
+
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "calibrate" / "torch")]
+import small_runner  # noqa: E402  (needs the path above)
+from torch_store import torch_or_skip  # noqa: E402
+
+
+def units():
+    torch_or_skip()
+    import stepsim_units  # pylint: disable=import-outside-toplevel
+
+    return stepsim_units
+
+
+def near(found, expected):
+    assert abs(found - expected) < 1e-9 * max(1, abs(expected)), (found, expected)
+
+
+def test_the_times_of_units_and_tensors_are_found():
+    module = units()
+    found = module.times_of({
+        (n, p): (1e-3 * n + 2e-5 * n * p, 3e-3 * n + 4e-5 * n * p, 7e-3 + 5e-4 * n * p)
+        for n, p in module.SIZES
+    })
+    expected = {
+        "forward_s": 1e-3,
+        "forward_tensor_s": 2e-5,
+        "backward_s": 3e-3,
+        "backward_tensor_s": 4e-5,
+        "optimizer_tensor_s": 5e-4,  # What a step of the optimizer begins with is no tensor's.
+    }
+    assert found.keys() == expected.keys(), found
+    for name, seconds in expected.items():
+        near(found[name], seconds)
+
+
+def test_no_time_is_negative():
+    module = units()
+    unit, tensor = module.fit([(2, 2, 2.0), (2, 20, 1.9), (8, 8, 8.0), (8, 80, 7.0)])
+    assert unit > 0 and tensor == 0, (unit, tensor)
+    unit, tensor = module.fit([(2, 2, 1.0), (2, 20, 20.0), (8, 8, 2.0), (8, 80, 90.0)])
+    assert unit == 0 and tensor > 0, (unit, tensor)
+    assert module.fit([(2, 2, -1.0), (8, 8, 0.0)]) == (0.0, 0.0)
+    assert module.fit_tensors([(1, 3.0), (4, 2.0)]) == (2.5, 0.0)
+
+
+def test_a_free_optimizer_works_on_a_gpu_by_foreach():
+    module = units()
+    import torch  # pylint: disable=import-outside-toplevel
+
+    tensor = [torch.nn.Parameter(torch.ones(2))]
+    for device, asked, expected in (("cuda", None, True), ("cuda", False, False), ("cpu", None, None)):
+        optimizer = torch.optim.AdamW(tensor, foreach=asked)
+        module.prefer_foreach(optimizer, torch.device(device))
+        assert optimizer.param_groups[0]["foreach"] is expected, (device, asked)
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(dict(globals())))

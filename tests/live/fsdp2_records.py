@@ -7,13 +7,14 @@ DATA/fsdp2 (else that of STEPSIM_DATA) holds steps of a small transformer under 
 over gloo on a busy machine: DDP and three ways of fully_shard by turns in one process group, four
 policies of 52 steps. Each policy in turn is left out: the DDP steps of the other three make a profile,
 with the table of gloo's collectives as its base, and the batches of the fourth are predicted.
-FSDP2.md has the results.
+FSDP2.md has the results, and the rules by which busy ranks meet.
 """
 
 import collections
 import csv
 import gzip
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -22,6 +23,7 @@ import sys
 import tempfile
 
 KINDS = {"all_reduce": "ar_avg", "all_gather": "ag", "reduce_scatter": "rs_avg"}
+EMBEDDINGS = ("emb", "pos")  # Tensors of which a forward only looks rows up.
 SHARDED = "parallel.kind=fsdp2"
 VARIANTS = {
     "ddp": (),
@@ -42,6 +44,8 @@ kind = "recorded"
 [ddp]
 bucket_cap = "1 MiB"
 torch = "newest"
+[noise]
+op_jitter = {op_jitter}
 [data]
 lengths = {{ plan = "{record}" }}
 [[policy]]
@@ -71,10 +75,26 @@ def read_steps(folder):
 def parameters(info):
     """The tensors in order of registration: embeddings, blocks, the last norm and the head."""
     units = {group["unit"]: group["params"] for group in info["fsdp_groups"]}
-    first = [one for one in units["root"] if one[0].startswith(("emb", "pos"))]
+    first = [one for one in units["root"] if one[0].startswith(EMBEDDINGS)]
     last = [one for one in units["root"] if one not in first]
     blocks = [one for unit in sorted(units) if unit != "root" for one in units[unit]]
     return [{"name": name, "shape": shape, "dtype": "f32"} for name, shape in first + blocks + last]
+
+
+def op_jitter(policies, tensors):
+    """How much single ops scatter, by forwards under DDP, in which no rank waits for another.
+
+    A forward's wall over its processor time says how much a rank was held up; the two ranks' differ by what
+    each met alone. That is taken to be the sum of independent ops, which weigh as their tensors do.
+
+    Args:
+        policies: Of each policy, its DDP steps as read_steps() has them.
+    """
+    held = [[ranks[rank]["fwd_ms"] / ranks[rank]["cpu_fwd_ms"] for rank in (0, 1)]
+            for steps in policies for ranks in steps.values()]  # fmt: skip
+    alone = statistics.stdev(a - b for a, b in held) / 2**0.5 / statistics.fmean(map(statistics.fmean, held))
+    sizes = [math.prod(one["shape"]) for one in tensors if not one["name"].startswith(EMBEDDINGS)]
+    return alone / sum((size / sum(sizes)) ** 2 for size in sizes) ** 0.5
 
 
 def write_record(path, policy, steps, tensors):
@@ -151,8 +171,9 @@ def rows(stepcal, stepsim, data):
         for policy in policies:
             profile, scenario = folder / f"without_{policy}.json", folder / f"{policy}.toml"
             others = [folder / f"{one}.jsonl" for one in policies if one != policy]
+            jitter = op_jitter([steps[one, "ddp"] for one in policies if one != policy], tensors)
             run(stepcal, "import", "run-record", *others, "--profile", profile, "--base", folder / "base.json")
-            text = SCENARIO.format(profile=profile, record=folder / f"{policy}.jsonl")
+            text = SCENARIO.format(profile=profile, record=folder / f"{policy}.jsonl", op_jitter=round(jitter, 3))
             scenario.write_text(text, encoding="utf-8")
             for variant, settings in VARIANTS.items():
                 report = folder / "report.json"

@@ -81,20 +81,25 @@ def parameters(info):
     return [{"name": name, "shape": shape, "dtype": "f32"} for name, shape in first + blocks + last]
 
 
-def op_jitter(policies, tensors):
+def op_jitter(held, tensors):
     """How much single ops scatter, by forwards under DDP, in which no rank waits for another.
 
-    A forward's wall over its processor time says how much a rank was held up; the two ranks' differ by what
-    each met alone. That is taken to be the sum of independent ops, which weigh as their tensors do.
+    A forward's wall over its processor time says how much a rank was held up; those of a step's ranks differ by
+    what each met alone. That is taken to be the sum of independent ops, which weigh as their tensors do.
 
     Args:
-        policies: Of each policy, its DDP steps as read_steps() has them.
+        held: [step][rank] that ratio.
+        tensors: Dicts with name and shape.
     """
-    held = [[ranks[rank]["fwd_ms"] / ranks[rank]["cpu_fwd_ms"] for rank in (0, 1)]
-            for steps in policies for ranks in steps.values()]  # fmt: skip
-    alone = statistics.stdev(a - b for a, b in held) / 2**0.5 / statistics.fmean(map(statistics.fmean, held))
+    usual = [statistics.fmean(ranks) for ranks in zip(*held)]
+    variances = [statistics.variance([a / b for a, b in zip(ranks, usual)]) for ranks in held]
     sizes = [math.prod(one["shape"]) for one in tensors if not one["name"].startswith(EMBEDDINGS)]
-    return alone / sum((size / sum(sizes)) ** 2 for size in sizes) ** 0.5
+    return (statistics.fmean(variances) / sum((size / sum(sizes)) ** 2 for size in sizes)) ** 0.5
+
+
+def held_up(steps):
+    """[step][rank] wall over processor time of the forwards of DDP's steps."""
+    return [[ranks[rank]["fwd_ms"] / ranks[rank]["cpu_fwd_ms"] for rank in (0, 1)] for ranks in steps.values()]
 
 
 def write_record(path, policy, steps, tensors):
@@ -171,7 +176,8 @@ def rows(stepcal, stepsim, data):
         for policy in policies:
             profile, scenario = folder / f"without_{policy}.json", folder / f"{policy}.toml"
             others = [folder / f"{one}.jsonl" for one in policies if one != policy]
-            jitter = op_jitter([steps[one, "ddp"] for one in policies if one != policy], tensors)
+            held = [one for other in policies if other != policy for one in held_up(steps[other, "ddp"])]
+            jitter = op_jitter(held, tensors)
             run(stepcal, "import", "run-record", *others, "--profile", profile, "--base", folder / "base.json")
             text = SCENARIO.format(profile=profile, record=folder / f"{policy}.jsonl", op_jitter=round(jitter, 3))
             scenario.write_text(text, encoding="utf-8")

@@ -63,7 +63,7 @@ void add_unit_host(const Run& run, std::vector<Note>& notes) {
       (host.unit_forward && host.unit_backward && host.sharded_tensor)) {
     return;
   }
-  const UnitHost usual = unit_host_of(run.profile(), run.profile().host_is_device);
+  const UnitHost usual = unit_host_of(run.scenario(), run.profile(), run.profile().host_is_device);
   const auto ms = [&](const std::optional<Duration>& each,
                       Duration usual_each,
                       const std::optional<Duration>& tensor,

@@ -1,8 +1,14 @@
 #include "sim/predict/unit_host_times.h"
 
+#include <algorithm>
+
 namespace stepsim {
 
-UnitHost unit_host_of(const Profile& profile, bool on_cpu) {
+UnitHost unit_host_of(const Scenario& scenario, const Profile& profile, bool on_cpu) {
+  double slowed = profile.noise.crowded.slowed;
+  if (const double cores = scenario.cores.value_or(profile.cores); on_cpu && cores > 0) {
+    slowed *= std::max(1.0, scenario.placement.fullest() / cores);
+  }
   UnitHost host = usual_unit_host(on_cpu);
   if (const auto& measured = profile.unit_host) {
     host.forward = bounded_duration(measured->forward);
@@ -16,7 +22,7 @@ UnitHost unit_host_of(const Profile& profile, bool on_cpu) {
                          &host.backward,
                          &host.backward_tensor,
                          &host.optimizer_tensor}) {
-    *time = bounded_duration(to_seconds(*time) * profile.noise.crowded.slowed);
+    *time = bounded_duration(to_seconds(*time) * slowed);
   }
   return host;
 }

@@ -437,4 +437,10 @@ TEST_CASE(
   // Other programs that slowed the recorded steps slow the hooks as well.
   profile.noise.crowded.slowed = 3;
   CHECK(uniform_step(profile, {fsdp2}).mean - free == Approx(3 * units));
+  // So do ranks that share a core.
+  profile.noise.crowded.slowed = 1;
+  profile.cores = 1;
+  const double shared = uniform_step(profile, {fsdp2}).mean;
+  profile.unit_host = UnitHostTimes{};
+  CHECK(shared - uniform_step(profile, {fsdp2}).mean == Approx(2 * units));
 }

@@ -167,7 +167,9 @@ Bytes largest_layer(const TransformerConfig& config) {
 }
 
 PeakMemory::PeakMemory(TransformerConfig config, const MemoryOptions& options)
-    : config_(std::move(config)), checkpointing_(options.activation_checkpointing) {
+    : config_(std::move(config)),
+      checkpointing_(options.activation_checkpointing),
+      moments_(options.moments) {
   const std::vector<Parameter> tensors = parameters(config_);
   std::int64_t elements = 0;
   for (const auto& tensor : tensors) {
@@ -180,23 +182,42 @@ PeakMemory::PeakMemory(TransformerConfig config, const MemoryOptions& options)
     constant_.buckets = constant_.gradients;
   }
   constant_.gathered = options.gathered;
-  constant_.weight_copies = whole(weight_copy_bytes(config_));
+  constant_.weight_copies = options.casts_weights ? whole(weight_copy_bytes(config_)) : Bytes(0);
   constant_.fixed = options.fixed;
 }
 
 MemoryUse PeakMemory::at(const BatchShape& batch) const {
-  MemoryUse use = constant_;
+  if (moments_.empty()) {
+    return with_batch(constant_, batch, 1, true);
+  }
+  MemoryUse most;
+  for (const MemoryMoment& moment : moments_) {
+    MemoryUse use = constant_;
+    use.parameters = moment.parameters;
+    use.gradients = moment.gradients;
+    use.buckets = moment.buckets;
+    use.gathered = moment.gathered;
+    use = with_batch(use, batch, moment.layers, moment.loss);
+    most = use.total() > most.total() ? use : most;
+  }
+  return most;
+}
+
+MemoryUse PeakMemory::with_batch(MemoryUse use,
+                                 const BatchShape& batch,
+                                 double share,
+                                 bool loss) const {
   if (!states_activations(config_)) {
     return use;
   }
   const double layer = layer_bytes(config_, batch);
-  const auto layers = static_cast<double>(config_.layers);
+  const double layers = static_cast<double>(config_.layers) * share;
   // Full checkpointing keeps the input of each layer, and one layer in full while it is recomputed.
   const double input = tokens_of(config_, batch) * static_cast<double>(config_.hidden) *
                        (autocast(config_) ? 4 : static_cast<double>(element_size(config_.dtype)));
   const double kept = checkpointing_ ? layers * input + layer : layers * layer;
   use.activations = whole(kept + outside_bytes(config_, batch));
-  use.logits = whole(logits_bytes(config_, batch));
+  use.logits = loss ? whole(logits_bytes(config_, batch)) : Bytes(0);
   return use;
 }
 

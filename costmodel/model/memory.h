@@ -2,12 +2,23 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "costmodel/base/units.h"
 #include "costmodel/model/batch_shape.h"
 #include "costmodel/model/transformer.h"
 
 namespace stepsim {
+
+/// What a rank holds at a moment of a step, beside the optimizer's state.
+struct MemoryMoment {
+  Bytes parameters;
+  Bytes gradients;
+  Bytes buckets;  ///< Buffers of reductions.
+  Bytes gathered;
+  double layers = 1;  ///< Share of the layers whose activations are there.
+  bool loss = true;   ///< The logits are there.
+};
 
 /// The choices of a training job that decide what it keeps in device memory.
 struct MemoryOptions {
@@ -22,7 +33,11 @@ struct MemoryOptions {
   /// The gradients that are reduced at a time; a larger tensor is held, too. None: all of them.
   std::optional<Bytes> working_bucket;
   Bytes gathered{0};  ///< Parameters of other ranks that are there at the peak.
-  Bytes fixed{0};     ///< Added as given: library workspaces, mask buffers, the device's context.
+  /// Moments of a step, one of which has the peak, whatever the batch. Where there are some, the
+  /// shards of parameters and gradients, the working bucket and `gathered` do not count.
+  std::vector<MemoryMoment> moments;
+  bool casts_weights = true;  ///< Autocast copies weights; false: they are gathered in 16 bit.
+  Bytes fixed{0};  ///< Added as given: library workspaces, mask buffers, the device's context.
 };
 
 /// The memory of one rank at the peak of a step, by purpose.
@@ -83,6 +98,9 @@ struct MemoryUse {
 /// The logits of a language model with vocabulary V take 10 T V in 16 bit and under autocast, and
 /// 8 T V in fp32.
 ///
+/// Where the options have moments, the peak is that of the worst one: with its shards and buffers,
+/// and its share of the layers' activations.
+///
 /// The framework's context, workspaces and allocator slack count only as `fixed`.
 class PeakMemory {
  public:
@@ -90,8 +108,15 @@ class PeakMemory {
   [[nodiscard]] MemoryUse at(const BatchShape& batch) const;
 
  private:
+  /// With activations of a share of the layers, and those of the `loss` or without.
+  [[nodiscard]] MemoryUse with_batch(MemoryUse use,
+                                     const BatchShape& batch,
+                                     double share,
+                                     bool loss) const;
+
   TransformerConfig config_;
   bool checkpointing_ = false;
+  std::vector<MemoryMoment> moments_;
   MemoryUse constant_;  ///< Everything but activations and logits.
 };
 

@@ -290,3 +290,41 @@ TEST_CASE("the budget is exact at its edge, and 0 where the states alone are too
   CHECK(error_of([&] { (void)largest_token_budget(config, {}, three, 0); }) ==
         "length 0; expected at least 1");
 }
+
+TEST_CASE("of the moments of a step the worst one is the peak, and the batch decides which") {
+  auto config = model_preset("gpt2-small");
+  config.attention = AttentionKind::Flash;
+  const std::int64_t gib = std::int64_t{1} << 30;
+  MemoryOptions options = sharded(3, 8, 8);
+  options.moments = {{Bytes(gib), Bytes(0), Bytes(0), Bytes(0), 1, true},
+                     {Bytes(gib), Bytes(gib), Bytes(2), Bytes(3), 0.25, false}};
+  const MemoryUse of_one_token = peak_memory(config, {1, 1, 1, 1}, options);
+  CHECK(of_one_token.gradients == Bytes(gib));
+  CHECK(of_one_token.buckets == Bytes(2));
+  CHECK(of_one_token.gathered == Bytes(3));
+  CHECK(of_one_token.logits == Bytes(0));
+  const MemoryUse of_many = peak_memory(config, kMemoryBatch, options);
+  CHECK(of_many.parameters == Bytes(gib));
+  CHECK(of_many.gradients == Bytes(0));
+  CHECK(of_many.logits > Bytes(0));
+  // The optimizer's state is there at all times.
+  CHECK(of_many.optimizer == of_one_token.optimizer);
+  CHECK(of_many.activations == peak_memory(config, kMemoryBatch, {}).activations);
+  // Three of twelve layers.
+  options.moments.erase(options.moments.begin());
+  MemoryOptions whole = options;
+  whole.moments.front().layers = 1;
+  CHECK((peak_memory(config, kMemoryBatch, whole).activations -
+         peak_memory(config, kMemoryBatch, options).activations)
+            .value() == 9 * layer_bytes(config, kMemoryBatch));
+  // A batch that fits is found by the moments, too.
+  const Bytes capacity(4 * gib);
+  const std::int64_t most = largest_token_budget(config, options, capacity, 512);
+  CHECK(most > largest_token_budget(config, whole, capacity, 512));
+}
+
+TEST_CASE("weights that are gathered in 16 bit are not copied by autocast") {
+  MemoryOptions options;
+  options.casts_weights = false;
+  CHECK(peak_memory(autocast_of("gpt2-small"), kMemoryBatch, options).weight_copies == Bytes(0));
+}

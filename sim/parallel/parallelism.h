@@ -13,6 +13,7 @@
 #include "costmodel/records/plan_file.h"
 #include "sim/engine/engine.h"
 #include "sim/parallel/key_refusal.h"
+#include "sim/parallel/memory_curve.h"
 #include "sim/parallel/own_key.h"
 #include "sim/parallel/reduce_bound.h"
 #include "sim/parallel/step_program.h"
@@ -104,6 +105,12 @@ class Parallelism {
                                             const StepWork& step) const = 0;
   /// What a rank keeps: shards, buckets, what is gathered. All else is as by default.
   [[nodiscard]] virtual MemoryOptions memory(const ParallelJob& job) const = 0;
+  /// The same as a curve over the step, where the kind knows it. `ops` as for parts(). Of many
+  /// micro-batches the first, one between and the last stand for all.
+  [[nodiscard]] virtual HeldCurve memory_curve(const ParallelJob& job, const StepOps& ops) const {
+    (void)job, (void)ops;
+    return {};
+  }
   /// What the collectives of a step take at least, all but `known` and `streams`. It is asked where
   /// the facts say that it is known.
   [[nodiscard]] virtual ReduceBound reduce_bound(const ParallelJob& job,

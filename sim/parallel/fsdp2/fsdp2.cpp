@@ -7,11 +7,33 @@
 #include "costmodel/base/mapped.h"
 #include "sim/parallel/ddp/ddp_options.h"
 #include "sim/parallel/fsdp2/fsdp2_keys.h"
+#include "sim/parallel/fsdp2/fsdp2_memory.h"
 #include "sim/parallel/fsdp2/fsdp2_program.h"
 #include "sim/parallel/fsdp2/fsdp2_refusals.h"
+#include "sim/parallel/fsdp2/memory_moments.h"
 #include "sim/parallel/fsdp2/model_units.h"
 
 namespace stepsim {
+namespace {
+
+/// What a rank holds over a step, without the optimizer, and the model that it is of.
+/// Micro-batches between the first and the last one are alike: one stands for all.
+HeldStep held_step(const ParallelJob& job, const StepOps& ops) {
+  HeldStep step;
+  step.model = trained_model(job.model, ops, job.buffer_bytes);
+  add_model_units(job.model, ops, rule_of(job.own), step.model);
+  tie_gradients(job.model, ops, step.model);
+  Fsdp2Options options = options_of(job);
+  std::vector<ShardSwitches>& switches = options.switches;
+  if (switches.size() > 3) {
+    switches.erase(switches.begin() + 2, switches.end() - 1);
+  }
+  step.moments = fsdp2_memory(
+      step.model, units_of(job, step.model), options, static_cast<int>(switches.size()), 0);
+  return step;
+}
+
+}  // namespace
 
 std::vector<OwnKey> Fsdp2::keys() const {
   return fsdp2_keys();
@@ -71,39 +93,25 @@ StepProgram Fsdp2::program(const ParallelJob& job,
       parts.model, units_of(job, parts.model), options_of(job), host, prices, step);
 }
 
-/// At the peak, which is in the backward, the root is gathered if it is kept, the unit that
-/// computes and the one before it are, and inputs of reductions are held.
 MemoryOptions Fsdp2::memory(const ParallelJob& job) const {
   MemoryOptions memory;
   const auto shards = static_cast<int>(shards_of(job));
   memory.optimizer_shards = memory.gradient_shards = memory.parameter_shards = shards;
   const StepOps ops = step_ops(job.model);
-  TrainedModel model = trained_model(job.model, ops, job.buffer_bytes);
-  add_model_units(job.model, ops, rule_of(job.own), model);
-  const std::vector<ShardUnit> units = units_of(job, model);
-  std::int64_t gathered = 0;  // Of the largest unit below the root.
-  std::int64_t reduced = 0;
-  std::int64_t all_gathered = 0;
-  std::int64_t all_reduced = 0;
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    const std::int64_t of_gather = gathered_buffer(units[i], shards).bytes();
-    const std::int64_t of_reduction = reduced_buffer(units[i], shards).bytes();
-    all_gathered += of_gather;
-    all_reduced += of_reduction;
-    if (i > 0) {
-      gathered = std::max(gathered, of_gather);
-      reduced = std::max(reduced, of_reduction);
+  memory.moments = peak_moments(job.model, ops, held_step(job, ops).moments);
+  const std::string& gathered = job.own.text(fsdp2_key::kParamDtype);
+  memory.casts_weights = gathered == "own" || element_size(parse_dtype(gathered)) > 2;
+  return memory;
+}
+
+HeldCurve Fsdp2::memory_curve(const ParallelJob& job, const StepOps& ops) const {
+  HeldCurve curve = held_curve(job.model, ops, held_step(job, ops));
+  for (HeldPoint& point : curve.points) {
+    if (point.micro_batch == 2) {
+      point.micro_batch = job.ddp.accumulation_steps - 1;
     }
   }
-  const Reshard reshard = reshard_of(job);
-  const std::int64_t root = reshard.root ? 0 : gathered_buffer(units.front(), shards).bytes();
-  const std::int64_t kept = !reshard.units ? all_gathered : root + 2 * gathered;
-  const std::int64_t held = gathered + job.own.integer(fsdp2_key::kReduceBuffers) * reduced;
-  const std::string& mode = job.own.text(fsdp2_key::kAccumulation);
-  const bool unsynced =
-      job.ddp.accumulation_steps > 1 && (mode == "no_sync" || mode == "keep_no_sync");
-  memory.gathered = Bytes(kept + held + (unsynced ? all_reduced : 0));
-  return memory;
+  return curve;
 }
 
 std::vector<GradientWork> Fsdp2::gradient_work(const ParallelJob& /*job*/,

@@ -32,6 +32,7 @@ class Fsdp2 : public Parallelism {
                                     const StepPrices& prices,
                                     const StepWork& step) const override;
   [[nodiscard]] MemoryOptions memory(const ParallelJob& job) const override;
+  [[nodiscard]] HeldCurve memory_curve(const ParallelJob& job, const StepOps& ops) const override;
   [[nodiscard]] std::vector<GradientWork> gradient_work(const ParallelJob& job,
                                                         const StepOps& ops) const override;
 };

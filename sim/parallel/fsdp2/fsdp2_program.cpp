@@ -8,6 +8,7 @@
 #include "costmodel/base/index.h"
 #include "sim/parallel/fsdp2/model_units.h"
 #include "sim/parallel/fsdp2/unit_bytes.h"
+#include "sim/parallel/fsdp2/unit_walk.h"
 #include "sim/parallel/rank_program.h"
 
 namespace stepsim {
@@ -31,7 +32,7 @@ struct Fsdp2Context {
   const StepPrices& prices;
   const StepWork& step;
   std::vector<UnitBytes> bytes;  ///< [unit]
-  std::vector<int> last_op;      ///< [unit] The last op of the forward in it or inside of it.
+  std::vector<UnitCall> calls;   ///< Of a forward.
   RankGroup shard_group;
   RankGroup reduce_group;
   RankGroup replica_group;
@@ -61,7 +62,6 @@ class Fsdp2RankProgram : private RankProgram {
   void forward(const MicroBatchWork& batch);
   void backward(const MicroBatchWork& batch, const ShardSwitches& switches);
   void enter(int unit);
-  void enter_around(int unit);
   void leave(int unit);
   void act_all(Pass pass);
   void act(const ShardEvent& event, Pass pass);
@@ -94,7 +94,6 @@ class Fsdp2RankProgram : private RankProgram {
   std::vector<bool> scattered_;    ///< [unit] its shard has gradients.
   std::deque<int> held_;           ///< Reduce-scatters whose inputs are held, the oldest first.
   int copied_ = -1;                ///< The event after the copy-out whose gather buffer is kept.
-  std::vector<bool> open_;         ///< [unit] Between the first of its ops and the last.
   std::size_t op_ = 0;             ///< The next op of the backward.
   int reduced_ = -1;               ///< The event after the last work on the reduction streams.
   int replicated_ = -1;
@@ -137,33 +136,20 @@ void Fsdp2RankProgram::forward(const MicroBatchWork& batch) {
     event_wait(begun, Phase::Other, kGatherStream);
   }
   sequence_.begin_forward();
-  enter(0);
-  open_.assign(context_.units.size(), false);
-  open_[0] = true;
-  for (std::size_t op = 0; op < batch.forward.size(); ++op) {
-    enter_around(context_.model.forward_unit[op]);
-    kernel(batch.forward[op], Phase::Forward);
-    for (int unit = context_.model.forward_unit[op]; unit != 0;
-         unit = context_.model.parent_of(unit)) {
-      if (context_.last_op[at(unit)] == static_cast<int>(op)) {
-        leave(unit);
-        open_[at(unit)] = false;
-      }
+  for (const UnitCall& call : context_.calls) {
+    switch (call.kind) {
+      case UnitCall::Kind::Enter:
+        enter(call.index);
+        break;
+      case UnitCall::Kind::Leave:
+        leave(call.index);
+        break;
+      case UnitCall::Kind::Op:
+        kernel(batch.forward[at(call.index)], Phase::Forward);
+        break;
     }
   }
-  leave(0);
   free_gather_buffer();
-}
-
-/// Enters a unit and those around it, the outer ones first, if they are not open. A unit of several
-/// modules stays open from the first to the last of them.
-void Fsdp2RankProgram::enter_around(int unit) {
-  if (open_[at(unit)]) {
-    return;
-  }
-  enter_around(context_.model.parent_of(unit));
-  enter(unit);
-  open_[at(unit)] = true;
 }
 
 void Fsdp2RankProgram::enter(int unit) {
@@ -211,26 +197,10 @@ void Fsdp2RankProgram::backward(const MicroBatchWork& batch, const ShardSwitches
   copied_ = -1;
 }
 
-/// Ops of the backward up to the first of the unit, and `also_unit`: up to its last. At the root's
-/// end all that are left.
 void Fsdp2RankProgram::run_backward_ops(const MicroBatchWork& batch, int unit, bool also_unit) {
-  const auto run = [&] { kernel(batch.backward[op_++], Phase::Backward); };
-  if (unit == 0) {
-    while (op_ < batch.backward.size()) {
-      run();
-    }
-    return;
-  }
-  const auto& units = context_.model.backward_unit;
-  const auto next = units.begin() + static_cast<std::ptrdiff_t>(op_);
-  const auto first = std::find(next, units.end(), unit);
-  if (first == units.end()) {
-    return;
-  }
-  const auto last = std::find(units.rbegin(), std::make_reverse_iterator(next), unit).base();
-  const auto end = static_cast<std::size_t>((also_unit ? last : first) - units.begin());
+  const std::size_t end = backward_until(context_.model, op_, unit, also_unit);
   while (op_ < end) {
-    run();
+    kernel(batch.backward[op_++], Phase::Backward);
   }
 }
 
@@ -478,7 +448,7 @@ StepProgram fsdp2_program(const TrainedModel& model,
   for (const ShardUnit& unit : units) {
     context.bytes.push_back(bytes_of(unit, options.mesh.shards));
   }
-  context.last_op = last_forward_ops(model);
+  context.calls = forward_calls(model);
   const int shards = options.mesh.shards;
   const int replicas = replicas_of(options);
   int next = 1;

@@ -430,7 +430,7 @@ void MemoryWalk::end_backward() {
   if (!switches_.last_backward) {
     return;
   }
-  now_.act = std::nullopt;
+  now_.act = ShardAct::PostBackward;
   now_.unit = 0;
   release_input(1);
   for (State& state : state_) {

@@ -93,7 +93,7 @@ std::vector<std::string> unit_names(const TransformerConfig& config,
 
 std::string event_of(const HeldMoment& moment, const std::string& unit) {
   if (!moment.act) {
-    return (moment.backward ? "backward of " : "forward of ") + unit;
+    return unit;  // It computes.
   }
   switch (*moment.act) {
     case ShardAct::Unshard:

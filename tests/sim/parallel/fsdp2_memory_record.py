@@ -61,6 +61,15 @@ def set_micro_batch(model, mode, last):
         model.set_requires_all_reduce(last)
 
 
+def run_micro_batches(model, x, tracker, count, mode):
+    for i in range(count):
+        set_micro_batch(model, mode, i == count - 1)
+        if i:
+            tracker.reset_mod_stats()
+        y = model(x)  # It is there until the next one is.
+        y.sum().backward()
+
+
 def track(phase, ranks, layers=3, root=None, blocks=None, policy=None, inputs=None,
           asynchronous=False, micro_batches=1, mode="reduce", optimizer=None, mesh=None):
     """Peak and end of a forward ("fwd"), of a step without ("bwd") or with its optimizer ("all")."""
@@ -92,12 +101,7 @@ def track(phase, ranks, layers=3, root=None, blocks=None, policy=None, inputs=No
             set_micro_batch(model, mode, micro_batches == 1)
             model(x)
         else:
-            for i in range(micro_batches):
-                set_micro_batch(model, mode, i == micro_batches - 1)
-                if i:
-                    tracker.reset_mod_stats()
-                y = model(x)  # Referred to until the next one is there.
-                y.sum().backward()
+            run_micro_batches(model, x, tracker, micro_batches, mode)
             if phase == "all":
                 adam.step()
         return {"peak": snapshot(tracker, "peak"), "end": snapshot(tracker, "current")}

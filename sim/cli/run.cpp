@@ -58,6 +58,7 @@ Answer ask_run(const Request& request, const RunOptions& options) {
   predict_options.on_progress = progress.callback();
   predict_options.rows = request.rows();
   predict_options.training_effects = true;
+  predict_options.memory_curve = true;
   // The forms of the answer share the rows, which very many ranks and steps fill the memory with.
   const auto predictions = std::make_shared<std::vector<Prediction>>();
   predictions->push_back(predict(job, predict_options));

@@ -181,6 +181,8 @@ STEPSIM_MEMBERS(ShapeSummary,
                 lost_ms,
                 distinct,
                 epoch)
+STEPSIM_MEMBERS(MemoryPoint, ms, event, micro_batch, backward, mib)
+STEPSIM_MEMBERS(MemoryCurve, step, rank, parts, points, peak)
 STEPSIM_MEMBERS(Prediction,
                 scenario,
                 policy,
@@ -200,6 +202,7 @@ STEPSIM_MEMBERS(Prediction,
                 collective_origins,
                 notes,
                 out_of_memory,
+                memory_curve,
                 token_budget)
 STEPSIM_MEMBERS(BucketSize, bytes, tensors)
 STEPSIM_MEMBERS(StepPicture, step, timeline, ranks, buckets, bucket_cap)

@@ -63,8 +63,7 @@ void note_out_of_memory(const RankStepResult& row, Bytes capacity, Prediction& p
 /// Plays the steps without noise, by rows where that gives all that is kept of them.
 class StepPlayer {
  public:
-  StepPlayer(Run& run, const PredictOptions& options) {
-    const bool keeps = options.keep_timelines || options.timeline_of_step;
+  StepPlayer(Run& run, const PredictOptions& options, bool keeps) {
     if (!options.engine && !keeps && PlainPlayer::plays(run)) {
       plain_.emplace(run);
     } else {
@@ -90,8 +89,11 @@ class StepPlayer {
 /// The run without noise: its rows, the means of its work, its timelines, and the times of its
 /// steady steps.
 StepTimeTally run_without_noise(Run& run, const PredictOptions& options, Prediction& prediction) {
-  StepPlayer player(run, options);
   const Scenario& scenario = run.scenario();
+  const std::optional<LargestBatch> drawn = options.memory_curve && has_memory_curve(scenario)
+                                                ? std::optional(largest_batch(run))
+                                                : std::nullopt;
+  StepPlayer player(run, options, options.keep_timelines || options.timeline_of_step || drawn);
   const std::vector<double> peaks = peaks_mib(run);
   const bool keep_rows = options.rows != KeptRows::None || !run.loads().shape_costs.empty();
   StepTimeTally times;
@@ -101,7 +103,11 @@ StepTimeTally run_without_noise(Run& run, const PredictOptions& options, Predict
   for (int step = 0; step < scenario.steps; ++step) {
     const bool kept = options.keep_timelines || options.timeline_of_step == step;
     const bool steady = step >= scenario.warmup_steps;
-    const StepTimeline& timeline = player.next(kept);
+    const bool draws = drawn && drawn->step == step;
+    const StepTimeline& timeline = player.next(kept || draws);
+    if (draws) {
+      prediction.memory_curve = memory_curve(run, *drawn, timeline);
+    }
     rows.clear();
     for (int rank = 0; rank < scenario.ranks; ++rank) {
       rows.push_back(row_of(run, peaks, step, rank, timeline.ranks[at(rank)]));

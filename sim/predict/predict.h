@@ -26,6 +26,7 @@ struct PredictOptions {
   KeptRows rows = KeptRows::Rows;
   bool keep_timelines = false;
   std::optional<int> timeline_of_step = {};  ///< Keeps this step's timeline alone.
+  bool memory_curve = false;                 ///< Fills in Prediction::memory_curve.
   bool engine = false;  ///< The engine plays the run without noise, even where the recurrence can.
   std::optional<Counterfactual> counterfactual = {};
   int threads = 0;  ///< For the noise runs; 0: one a core. The result does not depend on it.

@@ -8,6 +8,7 @@
 #include "sim/batching/training_effects.h"
 #include "sim/batching/varlen_epoch.h"
 #include "sim/parallel/step.h"
+#include "sim/predict/memory_curve.h"
 #include "sim/predict/note.h"
 #include "sim/predict/shape_summary.h"
 
@@ -147,6 +148,7 @@ struct Prediction {
   std::vector<CollectiveOrigin> collective_origins;
   std::vector<Note> notes;
   std::optional<OutOfMemory> out_of_memory;  ///< The first step and rank that do not fit.
+  std::optional<MemoryCurve> memory_curve;   ///< When asked for, and the parallelism has one.
   std::optional<TokenBudget> token_budget;   ///< With a profile that knows the device's memory.
 };
 

@@ -98,6 +98,23 @@ Json varlen_json(const VarlenUse& use) {
           {"blocks_per_head", use.blocks}};
 }
 
+/// What the rank that needs most memory holds over its step, event by event.
+Json memory_curve_json(const MemoryCurve& curve) {
+  Json points = Json::array();
+  for (const MemoryPoint& point : curve.points) {
+    points.push_back({{"ms", point.ms},
+                      {"micro_batch", point.micro_batch},
+                      {"pass", point.backward ? "backward" : "forward"},
+                      {"event", point.event},
+                      {"mib", point.mib}});
+  }
+  return {{"step", curve.step},
+          {"rank", curve.rank},
+          {"parts", curve.parts},
+          {"peak", curve.peak},
+          {"points", std::move(points)}};
+}
+
 RankStepResult read_row(JsonReader reader) {
   RankStepResult row;
   for (const StepColumn& column : step_columns()) {
@@ -185,6 +202,9 @@ Json prediction_json(const std::vector<Prediction>& predictions, StepRows rows) 
                                 {"rank", misfit->rank},
                                 {"needed_bytes", misfit->needed.value()},
                                 {"capacity_bytes", misfit->capacity.value()}};
+    }
+    if (prediction.memory_curve) {
+      entry["memory_curve"] = memory_curve_json(*prediction.memory_curve);
     }
     if (rows == StepRows::Streamed) {
       entry["steps"] = kStreamedRows;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/model/memory.h"
 #include "costmodel/terminal/table.h"
@@ -221,6 +222,28 @@ std::string same_hour_text(const Prediction& prediction) {
                        : "";
 }
 
+/// When the peak is reached and what it consists of, the largest parts first.
+std::string memory_peak_text(const MemoryCurve& curve) {
+  constexpr double kShownMib = 0.05;
+  const MemoryPoint& peak = curve.points[at(curve.peak)];
+  std::vector<std::pair<double, std::string>> parts;
+  for (std::size_t part = 0; part < curve.parts.size(); ++part) {
+    if (peak.mib[part] >= kShownMib) {
+      parts.emplace_back(-peak.mib[part], curve.parts[part]);
+    }
+  }
+  std::ranges::sort(parts);
+  std::string text = fmt::format("at {:.3f} ms of step {}, {} in the {}, MiB:",
+                                 peak.ms,
+                                 curve.step,
+                                 peak.event,
+                                 peak.backward ? "backward" : "forward");
+  for (const auto& [mib, part] : parts) {
+    text += fmt::format("{} {} {:.1f}", text.back() == ':' ? "" : ",", part, -mib);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string run_text(const Scenario& scenario,
@@ -264,6 +287,9 @@ std::string run_text(const Scenario& scenario,
   text += fmt::format("peak memory        {:.1f} MiB{}\n",
                       s.peak_memory_mib,
                       states_activations(scenario.model) ? "" : " without activations");
+  if (prediction.memory_curve) {
+    text += fmt::format("                   {}\n", memory_peak_text(*prediction.memory_curve));
+  }
   if (const auto& budget = prediction.token_budget) {
     text += fmt::format("largest batch that fits: {} padded tokens a micro-batch, at length {}\n",
                         fmt::group_digits(budget->tokens),

@@ -15,7 +15,7 @@ import time
 
 from pages import (
     FOLDER, PAIR, ROOT, SKEW, bars, browser, compare_page, errors, made, misfit_page, misfit_sweep_page, nothing_fits_page, open_all, opened,
-    pages, requests, run_page, run_tests, slide, sweep_page, table, training_page, tune_page, validated, validated_once,
+    pages, requests, run_page, run_tests, sharded_page, slide, sweep_page, table, training_page, tune_page, validated, validated_once,
     valley_page,
 )  # fmt: skip
 
@@ -53,6 +53,24 @@ def test_no_figure_is_missing_or_not_a_number():
         text = text[: text.index("stepsim-data")]
         for word in ("NaN", "undefined", "[object", "Infinity"):
             assert word not in text, (page["path"], text[max(0, text.index(word) - 200):][:300])
+
+
+def test_memory_over_the_step_is_drawn_with_the_peak_of_the_json():
+    page = sharded_page()
+    chrome = opened(page)
+    curve = page["result"]["predictions"][0]["memory_curve"]
+    peak = curve["points"][curve["peak"]]
+    assert sum(peak["mib"]) == max(sum(point["mib"]) for point in curve["points"])
+    card = chrome.find_element(By.ID, "memory")
+    label = card.find_element(By.CSS_SELECTOR, "svg[role=img]").get_attribute("aria-label")
+    assert peak["event"] in label and "in the " + peak["pass"] in label, label
+    assert len(card.find_elements(By.CSS_SELECTOR, "svg[role=img] path.backward")) == 1
+    # The areas reach as high as the mark of the peak.
+    tops = [path.rect["y"] for path in card.find_elements(By.CSS_SELECTOR, "svg[role=img] path")
+            if path.get_attribute("class") in ("other", "data", "forward", "backward", "transfer")]
+    mark = card.find_element(By.CSS_SELECTOR, ".memory-peak").rect
+    assert abs(min(tops) - (mark["y"] + mark["height"] / 2)) < 2, (tops, mark)
+    assert not opened(run_page()).find_elements(By.ID, "memory")
 
 
 def test_the_slider_moves_the_bars_and_the_end_of_the_step():

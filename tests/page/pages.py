@@ -83,7 +83,12 @@ def validated_once():
 
 def pages():
     return (run_page(), compare_page(), valley_page(), sweep_page(), training_page(), tune_page(),
-            nothing_fits_page(), misfit_page(), misfit_sweep_page(), validated())
+            nothing_fits_page(), misfit_page(), misfit_sweep_page(), validated(), sharded_page())
+
+
+def sharded_page():
+    """A run whose ranks hold shards, and whole units for a while."""
+    return made("sharded", "run", SKEW, "--policy", "uniform", "--set", "parallel.kind=\"fsdp2\"")
 
 
 def run_page():

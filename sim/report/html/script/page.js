@@ -39,6 +39,7 @@ function startPage() {
   drawTrainingCost(page);
   drawTokens(page);
   drawSeries(page);
+  drawMemory(page);
   drawBlame(page);
   drawWarnings(page);
   drawAbout(page);

@@ -273,18 +273,18 @@ TEST_CASE("fsdp2 memory: PyTorch's tracker at 4 ranks, with replicas, slices and
 }
 
 /// A root of 8 MiB and blocks of 32 MiB on four ranks, one micro-batch, if nothing else is said.
-struct Job {
+struct HeldJob {
   int layers = 4;
   Fsdp2Options options = {{4, 1, false}};
   int micro_batches = 1;
-  std::optional<bool> reshard;
+  std::optional<bool> reshard = {};
   int slice_ranks = 0;
   Dtype gathered = Dtype::F32;
-  std::optional<Dtype> reduced;
+  std::optional<Dtype> reduced = {};
 };
 
 /// The most that is held, in MiB.
-double peak_mib(const Job& job) {
+double peak_mib(const HeldJob& job) {
   const TrainedModel model = model_of(job.layers);
   std::vector<ShardUnit> units;
   for (const std::vector<int>& parameters : model.units) {
@@ -312,14 +312,14 @@ TEST_CASE("fsdp2 memory: the peak is at the end of the second block's backward")
   // reduction, two reduced shards, and the gradient of the root's last layer.
   const double peak = kModelMib / 4 + kRootMib + 4 * kBlockMib + 2 * kBlockMib / 4 + 4;
   CHECK(peak_mib({}) == peak);
-  Job longer;
+  HeldJob longer;
   longer.layers = 9;
   CHECK(peak_mib(longer) == peak + 5 * 2 * kBlockMib / 4);  // More shards, and their gradients.
 }
 
 TEST_CASE("fsdp2 memory: what each option changes") {
   const double plain = peak_mib({});
-  Job job;
+  HeldJob job;
   SUBCASE("each further reduce-scatter input is one more block") {
     job.options.reduce_buffers = 2;
     CHECK(peak_mib(job) == plain + kBlockMib);
@@ -349,12 +349,12 @@ TEST_CASE("fsdp2 memory: what each option changes") {
   }
   SUBCASE("replicas shard less") {
     job.options.mesh = {2, 2, true};
-    const Job half = {4, {{2, 1, false}}};
+    const HeldJob half = {4, {{2, 1, false}}};
     CHECK(peak_mib(job) == peak_mib(half));
     CHECK(peak_mib(job) > plain);
     // What is all-reduced in another type stays to the end of the backward.
     job.reduced = Dtype::Bf16;
-    Job alone = half;
+    HeldJob alone = half;
     alone.reduced = Dtype::Bf16;
     CHECK(peak_mib(job) > peak_mib(alone));
   }
@@ -366,7 +366,7 @@ TEST_CASE("fsdp2 memory: what each option changes") {
 }
 
 TEST_CASE("fsdp2 memory: micro-batches that are not reduced keep whole gradients") {
-  Job job;
+  HeldJob job;
   job.micro_batches = 3;
   job.options.switches.resize(3);
   const double reduced = peak_mib(job);
@@ -396,7 +396,7 @@ TEST_CASE("fsdp2 memory: micro-batches that are not reduced keep whole gradients
 TEST_CASE("fsdp2 memory: PyTorch's own bounds hold for three blocks on two ranks") {
   // Its test allows 3 blocks, the rest and a shard in the forward, and a second shard in the
   // backward; the gradient of the root's last layer passes that.
-  const Job job = {3, {{2, 1, false}}};
+  const HeldJob job = {3, {{2, 1, false}}};
   const double shard = (3 * kBlockMib + kRootMib) / 2;
   CHECK(peak_mib(job) <= 3 * kBlockMib + kRootMib + 2 * shard + 4.25);
 }

@@ -11,7 +11,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/trimmed.h"
 #include "sim/parallel/parallelism.h"
-#include "sim/scenario/shardings.h"
+#include "sim/parallel/shardings.h"
 
 namespace stepsim {
 namespace {
@@ -109,14 +109,14 @@ void apply(TomlDocument& document, const std::string& option, const Setting& set
 
 /// "parallel=hsdp" stands for several keys.
 void apply_sharding(TomlDocument& document, const std::string& option, const Setting& setting) {
-  std::vector<Setting> settings;
+  std::vector<std::pair<std::string, std::string>> keys;
   try {
-    settings = sharding_settings(setting.value().text);
+    keys = sharding_settings(setting.value().text);
   } catch (const InputError& error) {
     WrittenOverride{option, setting.text()}.fail(error.what());
   }
-  for (const Setting& one : settings) {
-    apply(document, option, one);
+  for (const auto& [key, text] : keys) {
+    apply(document, option, Setting(key, text));
   }
 }
 

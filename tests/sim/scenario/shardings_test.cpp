@@ -1,5 +1,6 @@
 // Names of ways of sharding, and what a kind of parallelism that is set replaces.
-#include "sim/scenario/shardings.h"
+
+#include "sim/parallel/shardings.h"
 
 #include <string>
 #include <vector>

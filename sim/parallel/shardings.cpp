@@ -1,4 +1,4 @@
-#include "sim/scenario/shardings.h"
+#include "sim/parallel/shardings.h"
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ std::span<const std::string> sharding_names() {
   return kNames;
 }
 
-std::vector<Setting> sharding_settings(const std::string& name) {
+std::vector<std::pair<std::string, std::string>> sharding_settings(const std::string& name) {
   if (std::ranges::find(kNames, name) == kNames.end()) {
     throw InputError(
         unknown_name("sharding", name, std::vector<std::string>(kNames.begin(), kNames.end())));

@@ -2,9 +2,8 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
-
-#include "sim/scenario/setting.h"
 
 namespace stepsim {
 
@@ -12,7 +11,9 @@ namespace stepsim {
 /// "ddp", "zero1", "zero2", "fsdp2", "hsdp".
 [[nodiscard]] std::span<const std::string> sharding_names();
 
-/// Returns the keys that a name stands for. Raises InputError for another name, with the nearest.
-[[nodiscard]] std::vector<Setting> sharding_settings(const std::string& name);
+/// Returns the keys that a name stands for, with the texts that --set takes. Raises InputError for
+/// another name, with the nearest.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> sharding_settings(
+    const std::string& name);
 
 }  // namespace stepsim

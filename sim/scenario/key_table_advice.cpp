@@ -15,8 +15,8 @@ struct OtherName {
 };
 
 constexpr std::string_view kFsdp =
-    "FSDP is a kind of parallelism: write parallel.kind = \"fsdp2\"; its keys are those of "
-    "[parallel]";
+    "FSDP is a kind of parallelism: write parallel.kind = \"fsdp2\" (fully_shard) or \"fsdp1\" "
+    "(FullyShardedDataParallel); their keys are those of [parallel]";
 constexpr std::string_view kNoOffload =
     "offload to the host is not simulated; leave it out, and shards and the optimizer stay on the "
     "device";
@@ -27,8 +27,9 @@ const std::vector<OtherName>& other_keys() {
       {{"fsdp", "fsdp1", "fsdp2", "fsdp_config", "fully_shard"}, kFsdp},
       {{"hsdp"}, "HSDP is parallel.kind = \"fsdp2\" with parallel.replicas"},
       {{"strategy", "sharding_strategy", "distributed", "parallelism"},
-       "the strategy is parallel.kind: \"ddp\" (NO_SHARD) or \"fsdp2\" (FULL_SHARD), with "
-       "reshard_after_forward = false (SHARD_GRAD_OP) or replicas (HYBRID_SHARD)"},
+       "the strategy is parallel.kind: \"ddp\" (NO_SHARD), \"fsdp1\", which has sharding_strategy, "
+       "or "
+       "\"fsdp2\", with reshard_after_forward = false (SHARD_GRAD_OP) or replicas (HYBRID_SHARD)"},
       {{"deepspeed", "zero", "zero_optimization", "stage"}, "ZeRO is ddp.zero_stage = 1, 2 or 3"},
       {{"mesh", "device_mesh", "mesh_shape", "mesh_dims", "dp_mesh_dims"},
        "the mesh is replicas x shards: write parallel.replicas; the shards are the ranks over "
@@ -75,22 +76,23 @@ const std::vector<OtherName>& other_fsdp2_keys() {
       {{"set_requires_all_reduce", "requires_all_reduce"},
        "write accumulation = \"no_all_reduce\""},
       {{"accumulation_steps", "gradient_accumulation_steps"}, "write ddp.accumulation_steps"},
-      {{"limit_all_gathers",
-        "use_orig_params",
-        "sync_module_states",
-        "ignored_params",
-        "shard_placement_fn"},
+      {{"sync_module_states", "ignored_params", "shard_placement_fn"},
        "fully_shard's steps are the same with and without it here; leave it out"}};
   return kKeys;
 }
 
 const std::vector<OtherName>& other_kinds() {
   static const std::vector<OtherName> kKinds = {
-      {{"fsdp", "fsdp1", "fully_shard", "fullyshardeddataparallel", "full_shard"},
-       "write \"fsdp2\", PyTorch's fully_shard"},
-      {{"hsdp", "hybrid_shard", "hybrid"}, "write \"fsdp2\" and replicas"},
-      {{"hybrid_shard_zero2"}, "write \"fsdp2\", replicas and reshard_after_forward = false"},
-      {{"shard_grad_op"}, "write \"fsdp2\" and reshard_after_forward = false"},
+      {{"fsdp", "fully_shard"},
+       "write \"fsdp2\", PyTorch's fully_shard, or \"fsdp1\", its FullyShardedDataParallel"},
+      {{"fullyshardeddataparallel"}, "write \"fsdp1\""},
+      {{"full_shard"}, "write \"fsdp2\", or \"fsdp1\", which has sharding_strategy"},
+      {{"hsdp", "hybrid"}, "write \"fsdp2\" and replicas"},
+      {{"hybrid_shard", "hybrid_shard_zero2"},
+       "write \"fsdp1\", sharding_strategy and replicas, or \"fsdp2\" and replicas"},
+      {{"shard_grad_op"},
+       "write \"fsdp1\" and sharding_strategy = \"SHARD_GRAD_OP\", or \"fsdp2\" and "
+       "reshard_after_forward = false"},
       {{"zero2", "zero-2"},
        "write \"fsdp2\" and reshard_after_forward = false, or \"ddp\" and ddp.zero_stage = 2"},
       {{"zero1", "zero-1", "zeroredundancyoptimizer"}, "write \"ddp\" and ddp.zero_stage = 1"},

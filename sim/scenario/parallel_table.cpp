@@ -118,7 +118,12 @@ void read_own_key(const std::string& name, const TomlReader& table, Scenario& sc
     if (is_default_elsewhere(name, table, scenario)) {
       return;
     }
-    table.fail(name, fmt::format("does not apply to kind '{}'", scenario.parallel->name()));
+    const std::string advice = advice_for_key("parallel", name);
+    table.fail(name,
+               fmt::format("does not apply to kind '{}'{}{}",
+                           scenario.parallel->name(),
+                           advice.empty() ? "" : "; ",
+                           advice));
   }
   scenario.parallel_values.set(name, read_own(table, *own, scenario));
 }

@@ -6,6 +6,7 @@
 #include "costmodel/base/mapped.h"
 #include "sim/parallel/ddp/ddp_options.h"
 #include "sim/parallel/fsdp1/fsdp1_program.h"
+#include "sim/parallel/fsdp2/fsdp2_keys.h"
 #include "sim/parallel/fsdp2/model_units.h"
 
 namespace stepsim {
@@ -60,7 +61,11 @@ TrainedModel wrapped_model(const ParallelJob& job, const StepOps& ops) {
 }  // namespace
 
 std::vector<OwnKey> Fsdp1::keys() const {
-  OwnKey units{kFsdp1Units, "what is wrapped: `\"blocks\"` or `\"model\"`", std::string("blocks")};
+  const std::vector<OwnKey> of_fsdp2 = fsdp2_keys();
+  const auto shared = [&](const char* name) {
+    return *std::ranges::find(of_fsdp2, name, &OwnKey::name);
+  };
+  OwnKey units{kFsdp1Units, "", std::string("blocks")};
   units.choices = {"blocks", "model"};
   OwnKey strategy{kFsdp1Strategy,
                   "FSDP1: `\"FULL_SHARD\"`: units are freed after their forward; "
@@ -68,11 +73,6 @@ std::vector<OwnKey> Fsdp1::keys() const {
                   "`\"_HYBRID_SHARD_ZERO2\"`, likewise",
                   std::string("FULL_SHARD")};
   strategy.choices = {"FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"};
-  OwnKey replicas{kFsdp1Replicas, "", std::int64_t{1}};
-  replicas.least = 1;
-  OwnKey param{kFsdp1ParamDtype, "", std::string("own")};
-  OwnKey reduce{kFsdp1ReduceDtype, "", std::string("own")};
-  param.choices = reduce.choices = {"own", "f32", "bf16", "f16"};
   OwnKey prefetch{kFsdp1Prefetch,
                   "FSDP1's `backward_prefetch`: `\"BACKWARD_PRE\"`, `\"BACKWARD_POST\"` or "
                   "`\"none\"`, which is accelerate's default",
@@ -86,8 +86,16 @@ std::vector<OwnKey> Fsdp1::keys() const {
   OwnKey original{kFsdp1Original, "FSDP1: each parameter is aligned to 16 bytes", false};
   OwnKey accumulation{kFsdp1Accumulation, "", std::string("reduce")};
   accumulation.choices = {"reduce", "no_sync"};
-  return {
-      units, strategy, replicas, param, reduce, prefetch, forward, limit, original, accumulation};
+  return {units,
+          strategy,
+          shared(kFsdp1Replicas),
+          shared(kFsdp1ParamDtype),
+          shared(kFsdp1ReduceDtype),
+          prefetch,
+          forward,
+          limit,
+          original,
+          accumulation};
 }
 
 std::optional<KeyRefusal> Fsdp1::refusal(const ParallelJob& job) const {

@@ -23,11 +23,11 @@ struct Fsdp1Options {
   bool keeps_after_forward = false;  ///< SHARD_GRAD_OP: units stay gathered until their backward.
   Fsdp1Prefetch backward_prefetch = Fsdp1Prefetch::Pre;
   bool forward_prefetch = false;
-  bool limits_gathers = true;        ///< limit_all_gathers
-  bool syncs_each_batch = true;      ///< false: no_sync() around all micro-batches but the last.
-  bool aligns_parameters = false;    ///< use_orig_params: each parameter but the last has 16 bytes.
-  std::optional<Dtype> param_dtype;  ///< MixedPrecision's; none: the parameters' own.
-  std::optional<Dtype> reduce_dtype;  ///< None: param_dtype.
+  bool limits_gathers = true;      ///< limit_all_gathers
+  bool syncs_each_batch = true;    ///< false: no_sync() around all micro-batches but the last.
+  bool aligns_parameters = false;  ///< use_orig_params: each parameter but the last has 16 bytes.
+  std::optional<Dtype> param_dtype = {};   ///< MixedPrecision's; none: the parameters' own.
+  std::optional<Dtype> reduce_dtype = {};  ///< None: param_dtype.
 };
 
 /// Elements of a unit's FlatParameter: its parameters one after another, padded once to a multiple

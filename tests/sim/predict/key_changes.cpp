@@ -98,6 +98,7 @@ std::vector<KeyChange> shape_changes() {
 
 std::vector<KeyChange> block_changes() {
   const Overrides fsdp2 = {"parallel.kind=fsdp2"};
+  const Overrides fsdp1 = {"parallel.kind=fsdp1"};
   const Overrides power_sgd = {"model={kind=\"blocks\", tensors=\"" + test::source_root() +
                                    "/scenarios/published/resnet50.csv\"}",
                                "ddp.communication_hook={kind=\"power_sgd\", start_iteration=0}"};
@@ -214,6 +215,10 @@ std::vector<KeyChange> block_changes() {
       {"parallel.async_unshard", "true", fsdp2, Effect::Nothing},  // These times are of a GPU.
       {"parallel.torch", "2.14", with(fsdp2, {"parallel.param_dtype=bf16"})},
       {"parallel.accumulation", "no_sync", with(fsdp2, {"ddp.accumulation_steps=2"})},
+      {"parallel.sharding_strategy", "SHARD_GRAD_OP", fsdp1},
+      {"parallel.prefetch", "none", fsdp1},
+      {"parallel.limit_all_gathers", "false", with(fsdp1, {"host.unit_forward=20 ms"})},
+      {"parallel.use_orig_params", "true", with(fsdp1, {"parallel.param_dtype=bf16"})},
       {"ddp.zero_broadcast_by_rank", "true", {"ddp.zero_stage=1"}},
       {"interference.strength", "0.5"},
       {"interference.error", "0.9", {kHalfOfBackward}},

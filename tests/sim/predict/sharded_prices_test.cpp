@@ -20,7 +20,7 @@ using stepsim::test::Approx;
 namespace {
 
 /// 8 blocks of 1 ms forward and 2 ms backward, 64 MB each; two nodes of eight H100.
-const std::string kSharded = R"(
+const std::string kShardedText = R"(
 [scenario]
 name = "sharded"
 steps = 4
@@ -49,7 +49,7 @@ batch_size = 1
 )";
 
 Prediction sharded(const std::vector<std::string>& overrides) {
-  std::string text = kSharded;
+  std::string text = kShardedText;
   text.replace(
       text.find("PROFILE"), 7, test::source_root() + "/scenarios/profiles/h100_8x_published.json");
   return test::predict_quietly(parse_scenario(text, "sharded.toml", overrides));
@@ -142,7 +142,7 @@ TEST_CASE("sharded: one rank communicates nothing") {
 }
 
 TEST_CASE("sharded: without links a group that nobody measured is refused, and named") {
-  std::string text = kSharded;
+  std::string text = kShardedText;
   const std::size_t begin = text.find("topology");
   text.erase(begin, text.find('\n', begin) - begin);
   text.replace(

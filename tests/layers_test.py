@@ -37,6 +37,7 @@ SIM = [
     "sim/parallel/ddp",
     "sim/parallel/ddp/hooks",
     "sim/parallel/fsdp2",
+    "sim/parallel/fsdp1",
     "sim/parallel/fsdp",
     "sim/scenario",
     "sim/predict",

@@ -15,8 +15,8 @@
 #include "costmodel/model/memory.h"
 #include "costmodel/network/collective_cost.h"
 #include "sim/predict/other_settings.h"
+#include "sim/predict/run/unit_host_times.h"
 #include "sim/predict/step_cost.h"
-#include "sim/predict/unit_host_times.h"
 
 namespace stepsim {
 namespace {

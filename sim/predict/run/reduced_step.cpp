@@ -5,9 +5,9 @@
 
 #include "costmodel/base/index.h"
 #include "sim/predict/bucket_lists.h"
+#include "sim/predict/run/unit_host_times.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_cost.h"
-#include "sim/predict/unit_host_times.h"
 
 namespace stepsim {
 namespace {

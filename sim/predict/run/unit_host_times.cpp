@@ -1,6 +1,8 @@
-#include "sim/predict/unit_host_times.h"
+#include "sim/predict/run/unit_host_times.h"
 
 #include <algorithm>
+
+#include "sim/engine/time_limit.h"
 
 namespace stepsim {
 

@@ -76,7 +76,11 @@ const std::vector<OtherName>& other_fsdp2_keys() {
       {{"set_requires_all_reduce", "requires_all_reduce"},
        "write accumulation = \"no_all_reduce\""},
       {{"accumulation_steps", "gradient_accumulation_steps"}, "write ddp.accumulation_steps"},
-      {{"sync_module_states", "ignored_params", "shard_placement_fn"},
+      {{"limit_all_gathers",
+        "use_orig_params",
+        "sync_module_states",
+        "ignored_params",
+        "shard_placement_fn"},
        "fully_shard's steps are the same with and without it here; leave it out"}};
   return kKeys;
 }

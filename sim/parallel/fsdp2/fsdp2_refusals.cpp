@@ -99,12 +99,7 @@ std::optional<KeyRefusal> version_refusal(const ParallelJob& job) {
   constexpr int kReduceSwitches = 13;
   const OwnValues& own = job.own;
   return first_refusal(
-      {{job.ddp.torch == DdpRules::Torch18 || job.ddp.torch == DdpRules::Torch113,
-        "torch",
-        fmt::format("PyTorch {} has no fully_shard, which came with 2.4: leave ddp.torch out, and "
-                    "say the version in parallel.torch",
-                    name_of(job.ddp.torch))},
-       came_with(job, job.gloo, kOnCpu, fsdp2_key::kTorch, "fully_shard over gloo"),
+      {came_with(job, job.gloo, kOnCpu, fsdp2_key::kTorch, "fully_shard over gloo"),
        came_with(job,
                  own.flag(fsdp2_key::kAsyncUnshard),
                  kAsyncUnshard,

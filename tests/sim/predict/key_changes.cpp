@@ -218,7 +218,8 @@ std::vector<KeyChange> block_changes() {
       {"parallel.sharding_strategy", "SHARD_GRAD_OP", fsdp1},
       {"parallel.prefetch", "none", fsdp1},
       {"parallel.limit_all_gathers", "false", with(fsdp1, {"host.unit_forward=20 ms"})},
-      {"parallel.use_orig_params", "true", with(fsdp1, {"parallel.param_dtype=bf16"})},
+      // These tensors are aligned by themselves.
+      {"parallel.use_orig_params", "true", fsdp1, Effect::Nothing},
       {"ddp.zero_broadcast_by_rank", "true", {"ddp.zero_stage=1"}},
       {"interference.strength", "0.5"},
       {"interference.error", "0.9", {kHalfOfBackward}},

@@ -65,14 +65,19 @@ TEST_CASE("[parallel]: what PyTorch and others write for a value is read as it i
 
 TEST_CASE("[parallel]: kinds of others are answered with what to write") {
   const auto kind = [](const std::string& name) { return refused({"parallel.kind=" + name}); };
-  CHECK(kind("fsdp") == "unknown value 'fsdp'; write \"fsdp2\", PyTorch's fully_shard");
-  CHECK(kind("FULL_SHARD") == "unknown value 'FULL_SHARD'; write \"fsdp2\", PyTorch's fully_shard");
+  CHECK(kind("fsdp") ==
+        "unknown value 'fsdp'; write \"fsdp2\", PyTorch's fully_shard, or \"fsdp1\", its "
+        "FullyShardedDataParallel");
+  CHECK(kind("FULL_SHARD") ==
+        "unknown value 'FULL_SHARD'; write \"fsdp2\", or \"fsdp1\", which has sharding_strategy");
   CHECK(kind("SHARD_GRAD_OP") ==
-        "unknown value 'SHARD_GRAD_OP'; write \"fsdp2\" and reshard_after_forward = false");
-  CHECK(kind("HYBRID_SHARD") == "unknown value 'HYBRID_SHARD'; write \"fsdp2\" and replicas");
-  CHECK(kind("_HYBRID_SHARD_ZERO2") ==
-        "unknown value '_HYBRID_SHARD_ZERO2'; write \"fsdp2\", replicas and "
-        "reshard_after_forward = false");
+        "unknown value 'SHARD_GRAD_OP'; write \"fsdp1\" and sharding_strategy = "
+        "\"SHARD_GRAD_OP\", or \"fsdp2\" and reshard_after_forward = false");
+  for (const std::string name : {"HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"}) {
+    CHECK(kind(name) == "unknown value '" + name +
+                            "'; write \"fsdp1\", sharding_strategy and replicas, or \"fsdp2\" and "
+                            "replicas");
+  }
   CHECK(kind("hsdp") == "unknown value 'hsdp'; write \"fsdp2\" and replicas");
   CHECK(kind("NO_SHARD") == "unknown value 'NO_SHARD'; write \"ddp\"");
   CHECK(kind("zero2") ==
@@ -83,16 +88,17 @@ TEST_CASE("[parallel]: kinds of others are answered with what to write") {
 
 TEST_CASE("[parallel], [ddp]: keys of others are answered with what to write") {
   const std::string fsdp =
-      "FSDP is a kind of parallelism: write parallel.kind = \"fsdp2\"; its keys are those of "
-      "[parallel]";
+      "FSDP is a kind of parallelism: write parallel.kind = \"fsdp2\" (fully_shard) or \"fsdp1\" "
+      "(FullyShardedDataParallel); their keys are those of [parallel]";
   CHECK(refused({"ddp.fsdp=true"}).ends_with("unknown key 'fsdp'; " + fsdp));
   CHECK(refused({"fsdp.units=blocks"}).ends_with("unknown key 'fsdp'; " + fsdp));
   CHECK(refused({"ddp.strategy=FULL_SHARD"})
-            .ends_with("unknown key 'strategy'; the strategy is parallel.kind: \"ddp\" (NO_SHARD) "
-                       "or \"fsdp2\" (FULL_SHARD), with reshard_after_forward = false "
-                       "(SHARD_GRAD_OP) or replicas (HYBRID_SHARD)"));
+            .ends_with("unknown key 'strategy'; the strategy is parallel.kind: \"ddp\" (NO_SHARD), "
+                       "\"fsdp1\", which has sharding_strategy, or \"fsdp2\", with "
+                       "reshard_after_forward = false (SHARD_GRAD_OP) or replicas (HYBRID_SHARD)"));
   const auto key = [](const std::string& text) { return fsdp2_refused({"parallel." + text}); };
-  CHECK(key("sharding_strategy=FULL_SHARD").find("unknown key 'sharding_strategy'; the strategy") !=
+  CHECK(key("sharding_strategy=FULL_SHARD")
+            .find("does not apply to kind 'fsdp2'; the strategy is parallel.kind") !=
         std::string::npos);
   CHECK(key("mesh=[2, 2]")
             .ends_with("unknown key 'mesh'; the mesh is replicas x shards: write "
@@ -169,10 +175,8 @@ TEST_CASE("[parallel]: what a version of PyTorch lacks") {
   CHECK(fsdp2_refused({"parallel.torch=3"}).starts_with("unknown value '3'"));
   CHECK(fsdp2_refused({"parallel.torch=2.6", "cluster.communicator=gloo"}) ==
         "fully_shard over gloo came with PyTorch 2.7, and parallel.torch is \"2.6\"");
-  CHECK(fsdp2_refused({"ddp.torch=1.13"}) ==
-        "PyTorch 1.13 has no fully_shard, which came with 2.4: leave ddp.torch out, and say the "
-        "version in parallel.torch");
-  CHECK(fsdp2_refused({"ddp.torch=newest"}) == "no error");
+  // That is the rule by which DDP fills buckets, and none of fully_shard's version.
+  CHECK(fsdp2_refused({"ddp.torch=1.13"}) == "no error");
 }
 
 TEST_CASE("[parallel]: what fsdp2 cannot do is said, with what to do instead") {

@@ -98,7 +98,8 @@ UnitHostTimes fit_unit_host(std::span<const UnitHostTimes> hosts) {
                             &UnitHostTimes::forward_tensor,
                             &UnitHostTimes::backward,
                             &UnitHostTimes::backward_tensor,
-                            &UnitHostTimes::optimizer_tensor}) {
+                            &UnitHostTimes::optimizer_tensor,
+                            &UnitHostTimes::byte}) {
     times.*member = median(mapped(hosts, member));
   }
   return times;

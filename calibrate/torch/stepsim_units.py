@@ -27,6 +27,7 @@ import torch.distributed as dist  # noqa: E402
 SIZES = ((3, 1), (3, 12), (8, 1), (8, 6), (8, 12))  # (units, tensors of each), the root among them.
 SHARDS = 2
 ROWS = 8  # Of a tensor.
+LARGE = (3, 4, 1 << 19)  # Units, tensors of each, rows: what copies take, by the byte.
 UNTIMED, STEPS = 2, 8
 
 
@@ -37,9 +38,9 @@ class NotMeasured(Exception):
 class Unit(torch.nn.Module):
     """Uses so many small tensors, and then the units inside of it."""
 
-    def __init__(self, tensors, inner=()):
+    def __init__(self, tensors, inner=(), rows=ROWS):
         super().__init__()
-        self.weights = torch.nn.ParameterList(torch.nn.Parameter(torch.ones(ROWS)) for _ in range(tensors))
+        self.weights = torch.nn.ParameterList(torch.nn.Parameter(torch.ones(rows)) for _ in range(tensors))
         self.inner = torch.nn.ModuleList(inner)
 
     def forward(self, rows):
@@ -53,8 +54,9 @@ class Unit(torch.nn.Module):
 class Trained:
     """Such a model, plain or sharded, and its optimizer."""
 
-    def __init__(self, units, tensors, make_optimizer, device, shard=None):
-        self.model = Unit(tensors, [Unit(tensors) for _ in range(units - 1)])
+    def __init__(self, units, tensors, make_optimizer, device, shard=None, rows=ROWS):
+        self.rows = rows
+        self.model = Unit(tensors, [Unit(tensors, rows=rows) for _ in range(units - 1)], rows)
         if shard is not None:
             for unit in self.model.inner:
                 shard(unit)
@@ -64,7 +66,7 @@ class Trained:
 
     def step(self):
         """Returns the thread's seconds in forward, backward and optimizer."""
-        rows = torch.ones(ROWS, requires_grad=True)  # Blocks of a real model have inputs with gradients.
+        rows = torch.ones(self.rows, requires_grad=True)  # Blocks of a real model have inputs with gradients.
         self.optimizer.zero_grad(set_to_none=True)
         at = [time.thread_time()]
         loss = self.model(rows).sum()
@@ -122,6 +124,26 @@ def times_of(samples):
     }
 
 
+def byte_seconds(seconds, times, size, shards=SHARDS):
+    """What copies take for each byte that they read or write, of a model of large tensors.
+
+    Args:
+        seconds: What its sharded steps took longer in forward and backward.
+        times: times_of() small ones.
+        size: Its units, the tensors of each and the elements of a tensor.
+        shards: Of the process group.
+
+    A forward gathers each unit: a shard is copied into the buffer and the whole out of it. A backward gathers
+    all but the root again, and copies all gradients into the buffer of the reduction.
+    """
+    units, tensors, elements = size
+    unit = 4 * tensors * elements  # Bytes.
+    gather, reduction = 2 * unit / shards + 2 * unit, 2 * unit
+    moved = [units * gather, (units - 1) * gather + units * reduction]
+    hooks = [units * times[f"{way}_s"] + units * tensors * times[f"{way}_tensor_s"] for way in ("forward", "backward")]
+    return max(0.0, (sum(seconds[:2]) - sum(hooks)) / sum(moved))
+
+
 def fit_tensors(samples):
     """Solves c + b * tensors by least squares: an optimizer's step begins with work of its own, which is
     no tensor's. Returns (c, b), b not below 0."""
@@ -131,10 +153,10 @@ def fit_tensors(samples):
     return mean - max(0.0, slope) * middle, max(0.0, slope)
 
 
-def longer(units, tensors, make_optimizer, device, shard):
+def longer(units, tensors, make_optimizer, device, shard, rows=ROWS):
     """What sharded steps take longer than plain ones: medians of steps by turns."""
-    plain = Trained(units, tensors, make_optimizer, device)
-    sharded = Trained(units, tensors, make_optimizer, device, shard)
+    plain = Trained(units, tensors, make_optimizer, device, rows=rows)
+    sharded = Trained(units, tensors, make_optimizer, device, shard, rows)
     steps = [(sharded.step(), plain.step()) for _ in range(UNTIMED + STEPS)][UNTIMED:]
     medians = [[statistics.median(part) for part in zip(*times)] for times in zip(*steps)]
     return [with_shards - without for with_shards, without in zip(*medians)]
@@ -170,7 +192,11 @@ def measure(make_optimizer, device):
         def shard(module):
             fully_shard(module, mesh=mesh)
 
-        return times_of({size: longer(*size, make_optimizer, device, shard) for size in SIZES})
+        times = times_of({size: longer(*size, make_optimizer, device, shard) for size in SIZES})
+        if device.type == "cpu":  # A GPU copies by kernels that have prices of their own.
+            large = longer(*LARGE[:2], make_optimizer, device, shard, LARGE[2])
+            times["byte_s"] = byte_seconds(large, times, LARGE)
+        return times
     except Exception as error:  # pylint: disable=broad-except
         if stepsim_ranks.is_out_of_memory(error):
             raise

@@ -101,6 +101,9 @@ struct UnitHostTimes {
   double backward = 0;        ///< Likewise in its backward.
   double backward_tensor = 0;
   double optimizer_tensor = 0;  ///< What the optimizer takes more for a tensor that is sharded.
+  /// On a CPU: for each byte that copies around gathers and reductions read or write. 0: not
+  /// measured.
+  double byte = 0;
 
   bool operator==(const UnitHostTimes&) const = default;
 };

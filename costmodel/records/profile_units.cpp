@@ -13,12 +13,13 @@ namespace {
 
 using Member = std::pair<const char*, double UnitHostTimes::*>;
 
-constexpr std::array<Member, 5> kMembers = {
+constexpr std::array<Member, 6> kMembers = {
     {{"forward_s", &UnitHostTimes::forward},
      {"forward_tensor_s", &UnitHostTimes::forward_tensor},
      {"backward_s", &UnitHostTimes::backward},
      {"backward_tensor_s", &UnitHostTimes::backward_tensor},
-     {"optimizer_tensor_s", &UnitHostTimes::optimizer_tensor}}};
+     {"optimizer_tensor_s", &UnitHostTimes::optimizer_tensor},
+     {"byte_s", &UnitHostTimes::byte}}};
 
 }  // namespace
 
@@ -33,7 +34,9 @@ Json unit_host_json(const UnitHostTimes& times) {
 UnitHostTimes read_unit_host(JsonReader reader) {
   UnitHostTimes times;
   for (const Member& member : kMembers) {
-    const double value = reader.not_negative(member.first);
+    const bool is_optional = member.second == &UnitHostTimes::byte;
+    const double value =
+        is_optional && !reader.has(member.first) ? 0 : reader.not_negative(member.first);
     if (value > kMaxCostSeconds) {
       reader.fail(member.first, fmt::format("{} s is too long; expected at most 1 hour", value));
     }

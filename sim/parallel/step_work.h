@@ -41,6 +41,9 @@ struct UnitHost {
   Duration backward{0};        ///< Likewise in its backward, before and after it in equal parts.
   Duration backward_tensor{0};
   Duration optimizer_tensor{0};  ///< The optimizer spends so much more on a sharded tensor.
+  /// On a CPU, for each byte that copies around gathers and reductions read or write, where no
+  /// price of the profile's says it.
+  double byte_seconds = 0;
 };
 
 /// What PyTorch 2.15 takes on an AMD EPYC, by its hooks alone (a process group that does nothing,

@@ -116,7 +116,11 @@ StepPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {
   };
   prices.memory = [this, factors](double bytes, double slowness) {
     const auto [elements, parts] = memory_pass(bytes);
-    return ddp_kernel(OpClass::GradientCopyIn, elements, factors, slowness, parts);
+    Kernel kernel = ddp_kernel(OpClass::GradientCopyIn, elements, factors, slowness, parts);
+    if (kernel.work == Duration::zero() && copies_by_byte()) {
+      kernel.work = bounded_duration(bytes * unit_host_.byte_seconds * slowness * factors.host);
+    }
+    return kernel;
   };
   prices.transfer = [this, factors, common](
                         CollectiveKind kind, double bytes, const RankGroup& group) {
@@ -144,7 +148,8 @@ StepPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {
                       drawn(host.unit_forward_tensor.value_or(unit_host_.forward_tensor)),
                       drawn(host.unit_backward.value_or(unit_host_.backward)),
                       drawn(host.unit_backward_tensor.value_or(unit_host_.backward_tensor)),
-                      drawn(host.sharded_tensor.value_or(unit_host_.optimizer_tensor))};
+                      drawn(host.sharded_tensor.value_or(unit_host_.optimizer_tensor)),
+                      unit_host_.byte_seconds};
   prices.traversal_per_op = drawn(host.traversal_per_op);
   prices.sync = drawn(host.sync);
   return prices;

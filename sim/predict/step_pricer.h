@@ -35,6 +35,9 @@ class StepPricer : public StepLowering {
   /// Costs of DDP's own work; they refer to this pricer and must not outlive it. `common`: a factor
   /// on all collectives.
   [[nodiscard]] StepPrices ddp_prices(const CostFactors& factors, double common);
+  /// Whether copies around gathers and reductions have a price by the byte, since none of the
+  /// profile's says what they take.
+  [[nodiscard]] bool copies_by_byte() const { return unit_host_.byte_seconds > 0; }
   /// The same, but kernels have the numbers of their work for labels and take no time.
   [[nodiscard]] StepPrices numbered_prices(const CostFactors& factors, double common);
 

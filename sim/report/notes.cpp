@@ -138,7 +138,8 @@ struct Words {
   }
   std::string operator()(const UnitHostAssumed& note) const {
     return fmt::format(
-        "the host's own time for the units of fsdp2 is assumed to be that of PyTorch 2.15 on an "
+        "the host's own time for the units is assumed to be that of fully_shard in PyTorch 2.15 on "
+        "an "
         "AMD "
         "EPYC: {:.3g} ms in a forward, {:.3g} ms in a backward and {:.3g} ms in the optimizer of a "
         "step, which a GPU hides as far as the host is ahead; python3 -m stepsim.torch.calibrate "

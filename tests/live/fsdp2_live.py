@@ -57,7 +57,7 @@ HEAD = """# DDP, FSDP2 and HSDP predicted, and then trained
 
 Made by `tests/live/fsdp2_live.py`: a Llama-style decoder of 4 layers x 192 (39 tensors, 2.4 M parameters) in real PyTorch over gloo on one machine's processors, three batching
 policies, under DDP and under `fully_shard`, which frees or keeps its parameters after the forward; the root and each layer are units. The predictions were on disk before the live run
-began. They are made of three things: DDP steps of `stepsim_calibrate.py`, on shapes that cover the policies' batches; the hooks and the optimizer of sharded tensors, which it times on a
+began. They are made of three things: DDP steps of `stepsim_calibrate.py`, on shapes that cover the policies' batches; the hooks, the copies by the byte and the optimizer of sharded tensors, which it times on a
 process group that does nothing; and gloo's all-gathers, reduce-scatters and all-reduces, timed with a matrix product before each; how much single ops scatter comes from the same DDP steps ([FSDP2.md](FSDP2.md)). No step of `fully_shard` is used. Live, all pairs of
 policy and parallelism take turns in blocks of 4 steps in one process group; a step ends when its last rank does. Memory stays with the processes (`MALLOC_TRIM_THRESHOLD_`,
 `MALLOC_MMAP_THRESHOLD_`). Intervals are those of the same hour.
@@ -206,7 +206,8 @@ class Trial:
         self.tool(
             "calibrate/stepcal", "import", "run-record", *records, "--base", base, "--profile", profile
         )
-        self.jitter = recorded_jitter(records[0])
+        # Ranks that share processors take them from one another, which the profile counts by itself.
+        self.jitter = recorded_jitter(records[0]) if self.ranks <= os.cpu_count() else 0.0
         if "units" not in json.loads(profile.read_text(encoding="utf-8"))["host"]:
             raise RuntimeError(f"{log}: the hooks of fully_shard were not measured")
 
@@ -271,7 +272,8 @@ def text_of(name, result):
         f"PyTorch {result['torch']}, gloo, one thread a rank{shared}. Predictions on disk "
         f"{moment(result['predicted_at'])}, live from {moment(result['live_at'])}. Other programs kept {result['other_load'][0]:.2f} processors busy in the "
         f"calibration and {result['other_load'][1]:.2f} in the live run. "
-        f"Single ops scatter by {result['op_jitter']:.0%}, as the calibration's forwards tell.",
+        + (f"Single ops scatter by {result['op_jitter']:.0%}, as the calibration's forwards tell." if result["op_jitter"]
+           else "How ranks share processors is counted, and no further scatter of single ops."),
         "",
         "| policy | | predicted, ms | 90 % interval | measured, ms | steps | error | in interval |",
         "|---|---|---|---|---|---|---|---|",

@@ -106,7 +106,7 @@ StepProgram ReducedStep::program(const StepPrices& prices, const StepWork& step)
 bool ReducedStep::in_lockstep() const {
   const EngineRules rules = engine_rules({});
   return facts_.alike && work_is_plain(scenario_) && !rules.interference.active() &&
-         rules.queue_depth == 0;
+         rules.queue_depth == 0 && !pricer_.copies_by_byte();
 }
 
 /// Builds the programs of the first steps for one rank, with numbers of work in place of times, and

@@ -18,6 +18,7 @@ UnitHost unit_host_of(const Scenario& scenario, const Profile& profile, bool on_
     host.backward = bounded_duration(measured->backward);
     host.backward_tensor = bounded_duration(measured->backward_tensor);
     host.optimizer_tensor = bounded_duration(measured->optimizer_tensor);
+    host.byte_seconds = on_cpu ? measured->byte * slowed : 0;
   }
   for (Duration* time : {&host.forward,
                          &host.forward_tensor,

@@ -18,7 +18,8 @@ from torch_store import torch_or_skip  # noqa: E402
 
 STEPCAL = os.path.abspath(sys.argv[1])
 SHARDS_ON_A_CPU = (2, 8)  # The version of PyTorch from which on fully_shard surely runs there.
-NAMES = ("forward_s", "forward_tensor_s", "backward_s", "backward_tensor_s", "optimizer_tensor_s")
+NAMES = ("forward_s", "forward_tensor_s", "backward_s", "backward_tensor_s", "optimizer_tensor_s",
+         "byte_s")
 MODEL = """
 import torch
 

@@ -21,6 +21,17 @@ def near(found, expected):
     assert abs(found - expected) < 1e-9 * max(1, abs(expected)), (found, expected)
 
 
+def test_what_copies_take_by_the_byte_is_found():
+    module = units()
+    times = {"forward_s": 1e-3, "forward_tensor_s": 2e-5, "backward_s": 3e-3, "backward_tensor_s": 4e-5}
+    unit = 4 * 6 * 1000  # Bytes. Three units, two of which are gathered again.
+    gathers, reductions = 3 * unit * 3, 3 * unit * 2
+    again = 2 * unit * 3
+    seconds = [3e-3 + 18 * 2e-5 + 5e-9 * gathers, 9e-3 + 18 * 4e-5 + 5e-9 * (again + reductions), 1.0]
+    near(module.byte_seconds(seconds, times, (3, 6, 1000)), 5e-9)
+    near(module.byte_seconds([1e-3, 1e-3, 1.0], times, (3, 6, 1000)), 0)  # Less than the hooks alone.
+
+
 def test_the_times_of_units_and_tensors_are_found():
     module = units()
     found = module.times_of({

@@ -430,6 +430,13 @@ TEST_CASE(
   CHECK(uniform_step(profile, {fsdp2, "host.sharded_tensor=0 s"}).mean == Approx(free));
   CHECK(uniform_step(profile, {fsdp2, "host.sharded_tensor=2 ms"}).mean ==
         Approx(free + 2 * tensors));
+  profile.unit_host = UnitHostTimes{};
+  profile.unit_host->byte = 1e-9;  // Of copies, which a recorded model has no other price for.
+  const double bytes = uniform_step(profile, {fsdp2}).mean - free;
+  CHECK(bytes > 0);
+  profile.unit_host->byte = 2e-9;
+  CHECK(uniform_step(profile, {fsdp2}).mean - free == Approx(2 * bytes));
+  CHECK(uniform_step(profile, {}).mean == Approx(uniform_step(recorded_profile(), {}).mean));
   profile.unit_host = UnitHostTimes{1e-3, 0, 0, 0, 0};
   const double units = uniform_step(profile, {fsdp2}).mean - free;
   CHECK(units > 1);

@@ -97,7 +97,7 @@ TEST_CASE("[parallel], [ddp]: keys of others are answered with what to write") {
                        "\"fsdp1\", which has sharding_strategy, or \"fsdp2\", with "
                        "reshard_after_forward = false (SHARD_GRAD_OP) or replicas (HYBRID_SHARD)"));
   const auto key = [](const std::string& text) { return fsdp2_refused({"parallel." + text}); };
-  CHECK(key("sharding_strategy=FULL_SHARD")
+  CHECK(key("sharding_strategy=SHARD_GRAD_OP")
             .find("does not apply to kind 'fsdp2'; the strategy is parallel.kind") !=
         std::string::npos);
   CHECK(key("mesh=[2, 2]")
@@ -135,7 +135,7 @@ TEST_CASE("[parallel]: units that are none") {
   CHECK(fsdp2_refused({"parallel.kept_units=root", "parallel.reshard_after_forward=false"}) ==
         "has no effect: reshard_after_forward keeps all units");
   // Keys of one kind mean nothing to another.
-  CHECK(refused({"parallel.kind=ddp", "parallel.units=blocks"}) == "does not apply to kind 'ddp'");
+  CHECK(refused({"parallel.kind=ddp", "parallel.units=ends"}) == "does not apply to kind 'ddp'");
 }
 
 TEST_CASE("[parallel]: a mesh and slices that do not fit the ranks") {

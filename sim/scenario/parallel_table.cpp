@@ -106,7 +106,11 @@ bool is_default_elsewhere(const std::string& name,
   return std::ranges::any_of(parallelisms(), [&](const Parallelism* kind) {
     const std::vector<OwnKey> keys = kind->keys();
     const auto key = std::ranges::find(keys, name, &OwnKey::name);
-    return key != keys.end() && read_own(table, *key, scenario) == key->fallback;
+    try {
+      return key != keys.end() && read_own(table, *key, scenario) == key->fallback;
+    } catch (const InputError&) {
+      return false;  // It is no value of that kind's.
+    }
   });
 }
 

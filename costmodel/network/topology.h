@@ -90,9 +90,9 @@ struct AnalyticTime {
 /// An algorithm that does not apply is replaced by FlatRing, on one node by Ring. Tree applies to
 /// all-reduce, broadcast and reduce; Hierarchical to all-reduce, reduce-scatter and all-gather on
 /// several equally filled nodes; RecursiveDoubling and Rabenseifner to all-reduce; Nccl, on equally
-/// filled nodes, to all-reduce, reduce-scatter and all-gather. All-to-all is always pairwise and is reported as Ring.
-/// Raises InputError: the group does not fit the topology, or a bandwidth or nccl_channels is
-/// missing.
+/// filled nodes, to all-reduce, reduce-scatter and all-gather. All-to-all is always pairwise and is
+/// reported as Ring. Raises InputError: the group does not fit the topology, or a bandwidth or
+/// nccl_channels is missing.
 [[nodiscard]] AnalyticTime analytic_time(
     const Topology& topology, CollectiveKind kind, double bytes, int ranks, int nodes);
 

@@ -39,7 +39,7 @@ void read_keys(const TomlReader& table, Scenario& scenario);
 /// Empty: nothing is known of it.
 [[nodiscard]] std::string advice_for_key(const std::string& table, const std::string& key);
 
-/// The same for a kind of parallelism, as "FULL_SHARD".
+/// Returns the advice for a kind of parallelism, as "FULL_SHARD".
 [[nodiscard]] std::string advice_for_kind(const std::string& kind);
 
 }  // namespace stepsim

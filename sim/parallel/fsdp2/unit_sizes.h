@@ -28,7 +28,7 @@ struct UnitSizes {
   bool casts_back = false;                 ///< The reduced gradients are cast.
 };
 
-/// Of a unit that is sharded over so many ranks.
+/// Returns the sizes of a unit that is sharded over so many ranks.
 [[nodiscard]] UnitSizes sizes_of(const ShardUnit& unit, int shards);
 
 }  // namespace stepsim

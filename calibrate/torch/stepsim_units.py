@@ -4,8 +4,9 @@ and, beside it, stepsim_ranks.py and stepsim_job.py.
 
 Small units are trained plainly and under fully_shard by turns. The process group is PyTorch's "fake" one,
 whose collectives do nothing, and a tensor holds a few numbers, so that what the sharded step takes more is
-the host's own work. Times are the thread's processor time; on a GPU this is measured on the CPU as well,
-since the kernels that the hooks launch there have prices of their own.
+the host's own work. On a CPU times are the thread's processor time. On a GPU the tensors are there, and
+times are the clock's: autograd's backward runs in a thread of its own, and the device, which has next to
+nothing to do, is waited for before each step.
 """
 
 import os
@@ -55,34 +56,30 @@ class Trained:
     """Such a model, plain or sharded, and its optimizer."""
 
     def __init__(self, units, tensors, make_optimizer, device, shard=None, rows=ROWS):
-        self.rows = rows
-        self.model = Unit(tensors, [Unit(tensors, rows=rows) for _ in range(units - 1)], rows)
+        self.rows, self.device = rows, device
+        self.model = Unit(tensors, [Unit(tensors, rows=rows) for _ in range(units - 1)], rows).to(device)
         if shard is not None:
             for unit in self.model.inner:
                 shard(unit)
             shard(self.model)
         self.optimizer = make_optimizer(list(self.model.parameters()))
-        prefer_foreach(self.optimizer, device)
 
     def step(self):
-        """Returns the thread's seconds in forward, backward and optimizer."""
-        rows = torch.ones(self.rows, requires_grad=True)  # Blocks of a real model have inputs with gradients.
+        """Returns the host's seconds in forward, backward and optimizer."""
+        clock = time.perf_counter if self.device.type == "cuda" else time.thread_time
+        # Blocks of a real model have inputs with gradients.
+        rows = torch.ones(self.rows, device=self.device, requires_grad=True)
         self.optimizer.zero_grad(set_to_none=True)
-        at = [time.thread_time()]
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        at = [clock()]
         loss = self.model(rows).sum()
-        at.append(time.thread_time())
+        at.append(clock())
         loss.backward()
-        at.append(time.thread_time())
+        at.append(clock())
         self.optimizer.step()
-        at.append(time.thread_time())
+        at.append(clock())
         return [end - begin for begin, end in zip(at, at[1:])]
-
-
-def prefer_foreach(optimizer, device):
-    """Lets an optimizer that is free to choose work as it does on a GPU, though its tensors are here."""
-    for group in optimizer.param_groups:
-        if device.type == "cuda" and group.get("foreach", 0) is None and not group.get("fused"):
-            group["foreach"] = True
 
 
 def fit(samples):
@@ -187,7 +184,7 @@ def measure(make_optimizer, device):
     torch.set_num_threads(1)
     try:
         dist.init_process_group("fake", rank=0, world_size=SHARDS, store=FakeStore())
-        mesh = init_device_mesh("cpu", (SHARDS,))
+        mesh = init_device_mesh(device.type, (SHARDS,))
 
         def shard(module):
             fully_shard(module, mesh=mesh)

@@ -60,16 +60,5 @@ def test_no_time_is_negative():
     assert module.fit_tensors([(1, 3.0), (4, 2.0)]) == (2.5, 0.0)
 
 
-def test_a_free_optimizer_works_on_a_gpu_by_foreach():
-    module = units()
-    import torch  # pylint: disable=import-outside-toplevel
-
-    tensor = [torch.nn.Parameter(torch.ones(2))]
-    for device, asked, expected in (("cuda", None, True), ("cuda", False, False), ("cpu", None, None)):
-        optimizer = torch.optim.AdamW(tensor, foreach=asked)
-        module.prefer_foreach(optimizer, torch.device(device))
-        assert optimizer.param_groups[0]["foreach"] is expected, (device, asked)
-
-
 if __name__ == "__main__":
     sys.exit(small_runner.main(dict(globals())))

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Measures torch.distributed.all_reduce over message sizes and prints the same table as nccl-tests'
-all_reduce_perf, which `stepcal import nccl-tests` reads. stepsim_recorder.py has to lie beside it.
+"""Measures torch.distributed's all_reduce, all_gather_into_tensor or reduce_scatter_tensor over message sizes
+and prints the same table as nccl-tests' all_reduce_perf, all_gather_perf or reduce_scatter_perf, which
+`stepcal import nccl-tests` reads. stepsim_recorder.py has to lie beside it.
 
     torchrun --nproc_per_node 2 all_reduce.py --out all_reduce.log
+    torchrun --nproc_per_node 2 all_reduce.py --collective all_gather --out all_gather.log
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=29500 all_reduce.py --out all_reduce.log
 
-The all-reduces of one size follow each other without a barrier; each is waited for. The columns
+The collectives of one size follow each other without a barrier; each is waited for. A size is that of the
+buffer of all ranks: what is gathered, or what is reduced. The columns
 "out-of-place" hold their median, "in-place" their mean, both averaged over the ranks.
 """
 
@@ -30,6 +33,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--collective", choices=tuple(COLLECTIVES), default="all_reduce")
     parser.add_argument("--backend", choices=("gloo", "nccl"), default="gloo")
     parser.add_argument("--min-bytes", type=int, default=4096)
     parser.add_argument("--max-bytes", type=int, default=64 * 2**20)
@@ -39,8 +43,72 @@ def parse_arguments():
     return parser.parse_args()
 
 
+class AllReduce:
+    """A collective of one size on buffers of its own.
+
+    Attributes:
+        size: Bytes of the buffer of all ranks.
+        count: Elements, as nccl-tests counts them: of a gather or a scatter those of a rank.
+    """
+
+    NAME, REDUCTION = "all_reduce", "sum"
+    SHARE = 2  # Of (ranks - 1) / ranks of the bytes: what passes the bus, as nccl-tests defines it.
+
+    def __init__(self, size, device):
+        self.data = torch.zeros(size // BYTES, device=device.tensors_on)
+        self.count, self.size = self.data.numel(), self.data.numel() * BYTES
+
+    def run(self):
+        dist.all_reduce(self.data)
+
+    def wrong(self):
+        """Returns how many elements of one more are wrong."""
+        self.data.fill_(1.0)
+        self.run()
+        return int((self.data != dist.get_world_size()).sum())
+
+
+class AllGather:
+    """Likewise, of one part a rank."""
+
+    NAME, REDUCTION, SHARE = "all_gather", "none", 1
+
+    def __init__(self, size, device):
+        ranks = dist.get_world_size()
+        self.part = torch.zeros(max(1, size // BYTES // ranks), device=device.tensors_on)
+        self.whole = torch.zeros(self.part.numel() * ranks, device=device.tensors_on)
+        self.count, self.size = self.part.numel(), self.whole.numel() * BYTES
+
+    def run(self):
+        dist.all_gather_into_tensor(self.whole, self.part)
+
+    def wrong(self):
+        self.part.fill_(dist.get_rank() + 1.0)
+        self.run()
+        parts = self.whole.view(dist.get_world_size(), -1)
+        expected = torch.arange(1, len(parts) + 1, device=parts.device).view(-1, 1)
+        return int((parts != expected).sum())
+
+
+class ReduceScatter(AllGather):
+    """Likewise, the other way round."""
+
+    NAME, REDUCTION = "reduce_scatter", "sum"
+
+    def run(self):
+        dist.reduce_scatter_tensor(self.part, self.whole)
+
+    def wrong(self):
+        self.whole.fill_(1.0)
+        self.run()
+        return int((self.part != dist.get_world_size()).sum())
+
+
+COLLECTIVES = {one.NAME: one for one in (AllReduce, AllGather, ReduceScatter)}
+
+
 class Device:
-    """Where the data are, and how to time all-reduces there."""
+    """Where the data are, and how to time collectives there."""
 
     def __init__(self, backend, index=None):
         self.cuda = backend == "nccl"
@@ -65,11 +133,11 @@ class Device:
             torch.cuda.synchronize()
 
 
-def spans(device, data, count):
-    """Runs `count` all-reduces one after the other; returns the seconds of each on this rank."""
+def spans(device, run, count):
+    """Runs `count` collectives one after the other; returns the seconds of each on this rank."""
     marks = [device.mark()]
     for _ in range(count):
-        dist.all_reduce(data)
+        run()
         marks.append(device.mark())
     device.wait()
     return [device.seconds(begin, end) for begin, end in zip(marks, marks[1:])]
@@ -82,9 +150,9 @@ def from_rank_0(number, device):
     return int(number)
 
 
-def iterations(device, data, arguments):
+def iterations(device, run, arguments):
     """Returns how many iterations fit the time limit, at least 3. Rank 0 decides for all ranks."""
-    each = statistics.median(spans(device, data, WARMUP))
+    each = statistics.median(spans(device, run, WARMUP))
     wanted = int(arguments.seconds / max(each, 1e-7))
     return from_rank_0(max(3, min(wanted, arguments.max_iterations)), device)
 
@@ -95,21 +163,20 @@ def mean_over_ranks(values, device):
     return [float(value) / dist.get_world_size() for value in total]
 
 
-def measure(device, size, arguments):
-    """Returns (median seconds, mean seconds, wrong elements) for one size."""
-    data = torch.zeros(size // BYTES, device=device.tensors_on)
-    taken = spans(device, data, iterations(device, data, arguments))
-    data.fill_(1.0)
-    dist.all_reduce(data)
-    wrong = int((data != dist.get_world_size()).sum())
+def measure(device, collective, arguments):
+    """Returns (median seconds, mean seconds, wrong elements)."""
+    taken = spans(device, collective.run, iterations(device, collective.run, arguments))
+    wrong = collective.wrong()
     return *mean_over_ranks([statistics.median(taken), statistics.fmean(taken)], device), wrong
 
 
 class Table:
     """The rows of the table, and their mean bus bandwidth as nccl-tests defines it."""
 
-    def __init__(self, ranks):
-        self.factor = 2 * (ranks - 1) / ranks
+    def __init__(self, collective=AllReduce):
+        ranks = dist.get_world_size()
+        self.factor = collective.SHARE * (ranks - 1) / ranks
+        self.reduction = collective.REDUCTION
         self.rows = []
         self.bandwidths = []
         self.wrong = 0
@@ -121,8 +188,8 @@ class Table:
         self.wrong += wrong
         return f"{seconds * 1e6:11.2f} {algorithm:9.4f} {self.bandwidths[-1]:9.4f} {wrong:6}"
 
-    def add(self, size, median, mean, wrong):
-        count = f"{size:12} {size // BYTES:13}     float     sum      -1"
+    def add(self, size, count, median, mean, wrong):
+        count = f"{size:12} {count:13}     float    {self.reduction:>4}      -1"
         blocks = " ".join(self.block(size, seconds, wrong) for seconds in (median, mean))
         self.rows.append(f"{count} {blocks}")
 
@@ -133,14 +200,14 @@ class Table:
         ]
 
 
-def head(backend, device):
-    """Returns the lines that all_reduce_perf prints above its rows; bus ids are made up."""
+def head(backend, device, collective=AllReduce):
+    """Returns the lines that nccl-tests print above their rows; bus ids are made up."""
     places = [None] * dist.get_world_size()
     place = (socket.gethostname(), os.getpid(), device.index, device.name)
     dist.all_gather_object(places, place)
     lines = [
-        f"# torch.distributed.all_reduce, torch {torch.__version__}, backend {backend}",
-        "# Collective test starting: all_reduce_perf",
+        f"# torch.distributed: {collective.NAME}, torch {torch.__version__}, backend {backend}",
+        f"# Collective test starting: {collective.NAME}_perf",
     ]
     lines += [
         f"#  Rank {rank:2} Group  0 Pid {process:6} on {host} device {index:2}"
@@ -161,11 +228,13 @@ def sweep(arguments):
     """Measures all sizes and returns the table as text. All ranks of the default process group call
     it. `arguments` has the members of parse_arguments()."""
     device = Device(arguments.backend)
-    lines = head(arguments.backend, device)
-    table = Table(dist.get_world_size())
+    kind = COLLECTIVES[arguments.collective]
+    lines = head(arguments.backend, device, kind)
+    table = Table(kind)
     size = arguments.min_bytes
     while size <= arguments.max_bytes:
-        table.add(size, *measure(device, size, arguments))
+        collective = kind(size, device)
+        table.add(collective.size, collective.count, *measure(device, collective, arguments))
         size *= 2
     return "\n".join(lines + table.rows + table.foot()) + "\n"
 
@@ -194,7 +263,7 @@ def quick_sweep(backend, data, seconds, index=None):
     start = time.perf_counter()
     for size in sizes:
         part = data[: size // BYTES].fill_(1.0)
-        taken[size] = spans(device, part, 1)
+        taken[size] = spans(device, lambda part=part: dist.all_reduce(part), 1)
         wrong[size] = int((part != dist.get_world_size()).sum())
         if from_rank_0(int(time.perf_counter() - start > seconds / 4), device):
             break
@@ -209,18 +278,29 @@ def quick_sweep(backend, data, seconds, index=None):
     taken = {size: [] for size in taken}
     for _ in range(rounds):
         for size, times in taken.items():
-            times += spans(device, data[: size // BYTES], repeats[size])
-    table = Table(dist.get_world_size())
+            part = data[: size // BYTES]
+            times += spans(device, lambda part=part: dist.all_reduce(part), repeats[size])
+    table = Table()
     for size, times in taken.items():
         means = mean_over_ranks([statistics.median(times), statistics.fmean(times)], device)
-        table.add(size, *means, wrong[size])
+        table.add(size, size // BYTES, *means, wrong[size])
     return "\n".join(lines + table.rows + table.foot()) + "\n"
 
 
 def main():
     arguments = parse_arguments()
     stepsim_recorder.start_ranks(arguments.backend)
-    text = sweep(arguments)
+    try:
+        text = sweep(arguments)
+    except RuntimeError as error:
+        if "not support" not in str(error) and "no support" not in str(error):
+            raise
+        print(
+            f"error: {arguments.backend} of PyTorch {torch.__version__} has no {arguments.collective} of one "
+            f"buffer ({error}); a newer PyTorch has",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     if dist.get_rank() == 0:
         if arguments.out:
             with open(arguments.out, "w", encoding="utf-8") as file:

@@ -29,6 +29,36 @@ double computed_elements(const TransformerConfig& config) {
          inner_tensors * static_cast<double>(config.ffn);
 }
 
+/// A Llama whose norms are written out, as eager PyTorch runs it.
+bool eager_llama(const TransformerConfig& config) {
+  return config.family == ModelFamily::Llama && config.kernels == KernelChoice::TorchEager;
+}
+
+/// Returns the bytes that a token keeps in a layer of such a model, without scores. Each norm keeps
+/// its input in fp32, the normalized rows, and a root mean square; where the norms compute in
+/// another dtype than the products, these take copies: under autocast each product its own. Q and
+/// the context have width h, K and V that of their heads, and the MLP four tensors of width ffn. A
+/// fused attention keeps a sum a head. These are the tensors that autograd saves in transformers
+/// 5.24 under PyTorch 2.15.
+double eager_llama_bytes(const TransformerConfig& config) {
+  constexpr double kProductsOfNorms = 5;  // Q, K, V, gate and up.
+  const auto width = static_cast<double>(config.hidden);
+  const auto size = static_cast<double>(element_size(config.dtype));
+  const auto key_width = static_cast<double>(config.kv_heads * config.head_dim());
+  const double norm_size = std::max(4.0, size);
+  double norms = 0;
+  if (autocast(config)) {
+    norms = width * (4 * norm_size + kProductsOfNorms * size);
+  } else {
+    // What is normalized is kept in the norm's dtype, and once more where it is cast back.
+    norms = width * (size < norm_size ? 2 * norm_size + 4 * size : 6 * size);
+  }
+  const double fused_sums =
+      config.attention == AttentionKind::Dense ? 0 : 4 * static_cast<double>(config.heads);
+  return norms + size * (2 * width + 2 * key_width + 4 * static_cast<double>(config.ffn)) +
+         2 * norm_size + fused_sums;
+}
+
 /// Returns the bytes that one layer keeps. The inputs of both norms are 16 bit in a 16-bit
 /// model and fp32 under autocast. With ffn = 4 h this is 34 T h (36 T h under autocast); a gated
 /// MLP has one mask less: T h (17 + 8 ff / h), which is the 38.25 T h that a NeMo note derives for
@@ -49,6 +79,9 @@ double layer_bytes(const TransformerConfig& config, const BatchShape& batch) {
         static_cast<double>(config.heads) * static_cast<double>(batch.samples) * length * length;
     scores = entries * (cast ? 4 + size : 2 * size + 1);
   }
+  if (eager_llama(config)) {
+    return tokens * eager_llama_bytes(config) + scores;
+  }
   return tokens * (computed_elements(config) * size + norm_inputs + masks) + scores;
 }
 
@@ -58,6 +91,11 @@ double layer_bytes(const TransformerConfig& config, const BatchShape& batch) {
 double outside_bytes(const TransformerConfig& config, const BatchShape& batch) {
   const auto width = static_cast<double>(config.hidden);
   const auto size = static_cast<double>(element_size(config.dtype));
+  if (eager_llama(config)) {
+    const double norm_size = std::max(4.0, size);
+    const double copies = autocast(config) ? norm_size + size : 2 * size;
+    return tokens_of(config, batch) * (2 * 8 + (norm_size + copies) * width + norm_size);
+  }
   const double per_feature = autocast(config) ? 4 + size : 1 + 2 * size;
   return tokens_of(config, batch) * (8 + per_feature * width);
 }
@@ -111,13 +149,16 @@ Bytes shard(std::int64_t elements, double each, int ranks) {
 
 /// Returns the bytes of the logits and their gradients. 16-bit models keep the logits in fp32
 /// (4 T V), and cross entropy adds 6 T V at the peak: its fp32 gradient and the 16-bit one. In fp32
-/// the gradient is the only copy, which gives (4 + 4) T V; fp64 takes twice that.
+/// the gradient is the only copy, which gives (4 + 4) T V; fp64 takes twice that. Of a Llama, whose
+/// loss casts the logits first, an H100 held 12 T V in 16 bit: log-probabilities, their gradient
+/// and that of the logits in fp32.
 double logits_bytes(const TransformerConfig& config, const BatchShape& batch) {
   const bool classes_only = !language_model(config.family);
   const double rows = classes_only ? static_cast<double>(batch.samples) : tokens_of(config, batch);
   const auto columns = static_cast<double>(classes_only ? config.classes : config.vocab);
   const auto size = static_cast<double>(element_size(config.dtype));
-  return rows * columns * (size < 4 ? 10 : 2 * size);
+  const double in_16_bit = eager_llama(config) ? 12 : 10;
+  return rows * columns * (size < 4 ? in_16_bit : 2 * size);
 }
 
 Bytes whole(double bytes) {

@@ -93,10 +93,14 @@ struct MemoryUse {
 /// - Under autocast norms and softmax stay in fp32, and no dropout is counted: a layer keeps
 ///   36 T h + 6 a B s^2 dense and 36 T h with flash, plus 6 T h after the last layer. The linear
 ///   layers' weights are kept once more in 16 bit.
+/// - A Llama of eager PyTorch keeps what autograd saves of norms that are written out: with H heads
+///   and K and V of width k, T (20 h + 4 k + 8 ffn + 4 H + 8) in 16 bit, T (30 h + …) under
+///   autocast and T (32 h + 8 k + 16 ffn + 4 H + 8) in fp32. With `kernels` fused it is T h (17 + 8
+///   ffn / h).
 /// - With checkpointing each layer keeps its input, and one layer is kept in full.
 /// - Of models that do not say what they keep (states_activations()) none count.
-/// The logits of a language model with vocabulary V take 10 T V in 16 bit and under autocast, and
-/// 8 T V in fp32.
+/// The logits of a language model with vocabulary V take 10 T V in 16 bit and under autocast, those
+/// of a Llama in eager PyTorch 12 T V, and 8 T V in fp32.
 ///
 /// Where the options have moments, the peak is that of the worst one: with its shards and buffers,
 /// and its share of the layers' activations.

@@ -82,9 +82,45 @@ TEST_CASE("in fp32 all doubles but the masks") {
   CHECK(layer_bytes(config, kMemoryBatch) == kTokens * 1024 * 66 + kTokens * 9 * 16 * 512);
 }
 
-TEST_CASE("a gated MLP keeps T h (17 + 8 ff / h)") {
-  const auto config = model_preset("llama2-7b");
+TEST_CASE("a gated MLP keeps T h (17 + 8 ff / h) with fused norms") {
+  auto config = model_preset("llama2-7b");
+  config.kernels = KernelChoice::Fused;
   CHECK(layer_bytes(config, kMemoryBatch) == kTokens * (17 * 4096 + 8 * 11008));
+}
+
+TEST_CASE("an eager Llama keeps what autograd saves") {
+  // LlamaForCausalLM of transformers 5.24 in PyTorch 2.15, sdpa: bytes of a token in a layer, by
+  // torch.autograd.graph.saved_tensors_hooks, without 16-bit copies of weights.
+  auto config = model_preset("llama2-7b");
+  config.hidden = 64;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.ffn = 176;
+  config.attention = AttentionKind::Flash;
+  CHECK(layer_bytes(config, kMemoryBatch) == kTokens * 2840);
+  config.parameter_dtype = Dtype::F32;
+  CHECK(layer_bytes(config, kMemoryBatch) == kTokens * 3480);
+  config.dtype = Dtype::F32;
+  CHECK(layer_bytes(config, kMemoryBatch) == kTokens * 5144);
+}
+
+TEST_CASE("an eager Llama on an H100: what tokens add to the peak") {
+  // 24 x 1024 under autocast and fully_shard, 4 and 12 samples of 1024 tokens: 8378.4 and 22213.5
+  // MiB by torch.cuda.max_memory_allocated(). That model repeats K and V for all heads.
+  auto config = model_preset("llama2-7b");
+  config.dtype = Dtype::Bf16;
+  config.parameter_dtype = Dtype::F32;
+  config.layers = 24;
+  config.hidden = 1024;
+  config.heads = 16;
+  config.kv_heads = 16;
+  config.ffn = 2816;
+  config.attention = AttentionKind::Flash;
+  const auto mib = [&](std::int64_t samples) {
+    const MemoryUse use = peak_memory(config, {samples, 1024, samples * 1024, 0}, {});
+    return gibibytes(use.activations + use.logits) * 1024;
+  };
+  CHECK((mib(12) - mib(4)) / (22213.5 - 8378.4) == Approx(1).epsilon(0.002));
 }
 
 TEST_CASE("grouped queries keep narrower keys and values") {

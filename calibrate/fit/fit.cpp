@@ -181,6 +181,7 @@ void set_machine(const SampleSet& samples, Profile& profile) {
     const LaunchCost launch = fit_launch(samples.hosts);
     profile.launch_seconds = launch.seconds;
     profile.launch_error = launch.relative_error;
+    profile.launched_copies = launch.copies;
     profile.new_shapes = fit_meetings(samples.meetings);
   }
   if (!samples.unit_hosts.empty()) {

@@ -60,17 +60,18 @@ LaunchCost fit_launch(std::span<const HostSample> hosts) {
     kept += static_cast<double>(times.size());
   }
   mean /= kept;
+  const double copies = static_cast<double>(hosts.front().copies) / hosts.front().ops;
   for (const auto& [round, times] : rounds) {
     const double off = sum_of(times) / static_cast<double>(times.size()) - mean;
     squares += off * off;
   }
   if (rounds.size() < 2) {
-    return {mean, 0};
+    return {mean, 0, copies};
   }
   const auto count = static_cast<double>(rounds.size());
   // Once for the measurement, and once for the run.
   const double variance = 2 * squares / (count * (count - 1));
-  return {mean, std::sqrt(variance) / mean * student_widening(rounds.size())};
+  return {mean, std::sqrt(variance) / mean * student_widening(rounds.size()), copies};
 }
 
 std::vector<ShapeCost> fit_meetings(std::span<const HostSample> meetings) {

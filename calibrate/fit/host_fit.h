@@ -13,6 +13,7 @@ namespace stepsim {
 struct LaunchCost {
   double seconds = 0;         ///< 0: there are no samples.
   double relative_error = 0;  ///< Standard deviation of what another run of such a length takes.
+  double copies = 0;          ///< Profile::launched_copies
 };
 
 /// Takes the mean over the steps, without those that were held up for long. The error is what the

@@ -331,6 +331,9 @@ void SampleLog::add_host(JsonReader& reader, std::vector<HostSample>& samples) {
   host.point = {reader.integer_in("samples", 1, kMaxInt),
                 reader.integer_in("max_length", 1, kMaxInt)};
   host.ops = reader.integer_in("ops", 1, kMostRunsOfAnOp);
+  if (reader.has("copies")) {
+    host.copies = reader.integer_in("copies", 0, host.ops - 1);
+  }
   host.round = reader.integer_in("pass", 0, kMaxInt);
   for (const auto& [key, seconds] : {std::pair("forward_us", &host.forward_seconds),
                                      std::pair("backward_us", &host.backward_seconds),

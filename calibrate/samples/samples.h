@@ -67,8 +67,9 @@ struct RefusedPoint {
 /// "optimizer_us"}.
 struct HostSample {
   GridPoint point;
-  int ops = 1;    ///< Of the step.
-  int round = 0;  ///< Of the measurement: the host's speed differs between rounds.
+  int ops = 1;     ///< Of the step.
+  int copies = 0;  ///< Of those, DDP's copies of gradients.
+  int round = 0;   ///< Of the measurement: the host's speed differs between rounds.
   double forward_seconds = 0;
   double backward_seconds = 0;
   double optimizer_seconds = 0;

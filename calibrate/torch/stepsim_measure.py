@@ -283,6 +283,7 @@ class Measurement:
         return {
             **{"kind": kind, "pass": self.rounds, "rank": self.ranks.rank},
             **{"samples": len(lengths), "max_length": width, "ops": len(self.step.ops)},
+            "copies": len(self.step.copied_out) + sum(map(len, self.step.copied.values())),
             **{name: round(1e6 * seconds, 2) for name, seconds in zip(names, times)},
         }
 

@@ -45,6 +45,8 @@ class CostModel {
   [[nodiscard]] virtual double launch_seconds() const = 0;
   /// The relative standard deviation of that from run to run.
   [[nodiscard]] virtual double launch_error() const { return 0; }
+  /// The share of DDP's copies of gradients in the ops that launch_seconds() is a mean over.
+  [[nodiscard]] virtual double launched_copies() const { return 0; }
 
   /// Whether the host thread computes itself (CPU, gloo), so that it never runs ahead of the
   /// device.

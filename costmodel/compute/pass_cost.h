@@ -54,8 +54,9 @@ struct RecordedModel {
   PassCost forward;   ///< Includes zeroing the gradients.
   PassCost backward;  ///< Includes DDP's copies, but not the wait for all-reduces.
   double optimizer_seconds = 0;
-  double launch_seconds = 0;  ///< In which the host of a GPU puts in an op; 0: not told.
-  double launch_error = 0;    ///< Relative standard deviation of that from run to run.
+  double launch_seconds = 0;   ///< In which the host of a GPU puts in an op; 0: not told.
+  double launch_error = 0;     ///< Relative standard deviation of that from run to run.
+  double launched_copies = 0;  ///< CostModel::launched_copies()
   /// The host of a GPU waits for the device in each step, or it is not told whether it does.
   bool host_syncs = true;
   /// A byte moved weighs as much as this many floating-point operations when the time of a pass is
@@ -122,6 +123,7 @@ class PassCostModel : public CostModel {
   [[nodiscard]] Cost op(const Op& op, const BatchShape& batch) const override;
   [[nodiscard]] double launch_seconds() const override { return recorded_.launch_seconds; }
   [[nodiscard]] double launch_error() const override { return recorded_.launch_error; }
+  [[nodiscard]] double launched_copies() const override { return recorded_.launched_copies; }
   [[nodiscard]] bool host_is_device() const override { return host_is_device_; }
 
  private:

@@ -129,6 +129,9 @@ struct Profile {
   std::optional<FittedLinks> links;  ///< For collectives without a table; absent: not fitted.
   double launch_seconds = 0;
   double launch_error = 0;  ///< Relative standard deviation of that from run to run.
+  /// The share of DDP's copies of gradients in the ops by which the host's time in a step was
+  /// divided.
+  double launched_copies = 0;
   bool host_is_device = true;
   std::optional<UnitHostTimes> unit_host;  ///< Absent: not measured.
   /// Processor cores that the ranks of a node share; the costs are then those of a rank that has a
@@ -147,9 +150,9 @@ struct Profile {
 /// Reads a profile, a file or a shipped one by its name (profile_path()). Its "format" is
 /// "stepsim-profile/1", or /2 when an entry holds a ratio, or /3 with a recorded model, or /4 with
 /// costs of new shapes, or /5 with fitted links, or /6 with unequal ranks, or /12 with the host's
-/// times for sharded units. All times in the file are seconds, so that every double reads back
-/// unchanged. Raises InputError that names place and key, unless knots ascend and are not negative,
-/// ranges and each form's members are valid and no entry occurs twice.
+/// times for sharded units, or /13 with launched copies. All times in the file are seconds, so that
+/// every double reads back unchanged. Raises InputError that names place and key, unless knots
+/// ascend and are not negative, ranges and each form's members are valid and no entry occurs twice.
 [[nodiscard]] Profile read_profile(const std::string& named);
 /// Writes a profile as AtomicFile does. Raises EnvironmentFault.
 void write_profile(const std::string& path, const Profile& profile);

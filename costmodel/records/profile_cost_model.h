@@ -32,6 +32,7 @@ class ProfileCostModel : public CostModel {
   [[nodiscard]] Cost op(const Op& op, const BatchShape& batch) const override;
   [[nodiscard]] double launch_seconds() const override { return profile_.launch_seconds; }
   [[nodiscard]] double launch_error() const override { return profile_.launch_error; }
+  [[nodiscard]] double launched_copies() const override { return profile_.launched_copies; }
   [[nodiscard]] bool host_is_device() const override { return profile_.host_is_device; }
   [[nodiscard]] const Profile& profile() const { return profile_; }
 

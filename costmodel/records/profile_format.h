@@ -31,6 +31,8 @@ inline constexpr int kCrowdedVersion = 10;
 inline constexpr int kNodeRanksVersion = 11;
 /// This version added what the host takes for the units of sharded training.
 inline constexpr int kUnitHostVersion = 12;
+/// This version added how many of the launches that were timed are copies of gradients.
+inline constexpr int kLaunchedCopiesVersion = 13;
 
 /// Writes the member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);
@@ -50,6 +52,9 @@ inline constexpr int kUnitHostVersion = 12;
 [[nodiscard]] Json unit_host_json(const UnitHostTimes& times);
 /// Reads that member. Raises InputError: a time is missing, negative or above one hour.
 [[nodiscard]] UnitHostTimes read_unit_host(JsonReader reader);
+/// Reads "launched_copies" of a host, 0 where it is not told. Raises InputError: it is no share
+/// below 1.
+[[nodiscard]] double read_launched_copies(JsonReader& reader);
 /// Writes the member "errors" of a fit.
 [[nodiscard]] Json errors_json(const FitErrors& errors);
 /// Reads the member "errors" of `reader`; without one all errors are absent.

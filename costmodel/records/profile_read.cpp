@@ -164,6 +164,7 @@ void read_machine(JsonReader& root, Profile& profile) {
   JsonReader host = root.object("host");
   profile.launch_seconds = seconds(host, "launch_s");
   profile.launch_error = host.has("launch_error") ? host.not_negative("launch_error") : 0;
+  profile.launched_copies = read_launched_copies(host);
   profile.host_is_device = host.boolean("host_is_device");
   if (host.has("units")) {
     profile.unit_host = read_unit_host(host.object("units"));
@@ -241,7 +242,7 @@ InterferenceProfile read_interference(JsonReader reader) {
 /// Whether the format names a version that this program reads: any up to the newest one, which the
 /// last form of cost may have added.
 bool is_known_format(std::string_view format) {
-  int newest = std::max(kUnitHostVersion, kPaddingVersion);
+  int newest = std::max(kLaunchedCopiesVersion, kPaddingVersion);
   for (const CostFormRow& row : cost_form_rows()) {
     newest = std::max(newest, row.since_version);
   }

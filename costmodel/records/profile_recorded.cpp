@@ -120,6 +120,9 @@ Json recorded_json(const RecordedModel& recorded) {
     json["launch_s"] = finite(recorded.launch_seconds);
     json["launch_error"] = finite(recorded.launch_error);
     json["host_syncs"] = recorded.host_syncs;
+    if (recorded.launched_copies > 0) {
+      json["launched_copies"] = finite(recorded.launched_copies);
+    }
   }
   if (recorded.whole_steps) {
     json["whole_steps"] = true;
@@ -147,6 +150,7 @@ RecordedModel read_recorded(JsonReader reader) {
   recorded.optimizer_seconds = reader.not_negative("optimizer_s");
   recorded.launch_seconds = reader.has("launch_s") ? reader.not_negative("launch_s") : 0;
   recorded.launch_error = reader.has("launch_error") ? reader.not_negative("launch_error") : 0;
+  recorded.launched_copies = read_launched_copies(reader);
   recorded.host_syncs = recorded.launch_seconds == 0 || reader.boolean("host_syncs");
   recorded.operations_per_byte = reader.not_negative("operations_per_byte");
   recorded.whole_steps = reader.has("whole_steps") && reader.boolean("whole_steps");

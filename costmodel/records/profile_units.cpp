@@ -45,4 +45,12 @@ UnitHostTimes read_unit_host(JsonReader reader) {
   return times;
 }
 
+double read_launched_copies(JsonReader& reader) {
+  const double share = reader.number_or("launched_copies", 0);
+  if (!(share >= 0 && share < 1)) {
+    reader.fail("launched_copies", "expected a share from 0 to below 1");
+  }
+  return share;
+}
+
 }  // namespace stepsim

@@ -53,6 +53,9 @@ std::string format_of(const Profile& profile) {
   if (profile.unit_host) {
     version = kUnitHostVersion;
   }
+  if (profile.launched_copies > 0 || (profile.recorded && profile.recorded->launched_copies > 0)) {
+    version = kLaunchedCopiesVersion;
+  }
   return fmt::format("{}{}", kProfileFormat, version);
 }
 
@@ -162,6 +165,9 @@ void write_profile(const std::string& path, const Profile& profile) {
                {"host_is_device", profile.host_is_device}};
   if (profile.launch_error > 0) {
     host["launch_error"] = finite(profile.launch_error);
+  }
+  if (profile.launched_copies > 0) {
+    host["launched_copies"] = finite(profile.launched_copies);
   }
   if (profile.unit_host) {
     host["units"] = unit_host_json(*profile.unit_host);

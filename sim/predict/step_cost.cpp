@@ -79,6 +79,7 @@ class FasterCosts : public CostModel {
   }
   [[nodiscard]] double launch_seconds() const override { return own_->launch_seconds(); }
   [[nodiscard]] double launch_error() const override { return own_->launch_error(); }
+  [[nodiscard]] double launched_copies() const override { return own_->launched_copies(); }
   [[nodiscard]] bool host_is_device() const override { return own_->host_is_device(); }
 
  private:

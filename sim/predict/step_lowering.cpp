@@ -13,11 +13,16 @@
 namespace stepsim {
 namespace {
 
-double launch_of(const Scenario& scenario, const CostModel& costs) {
+/// A step that has none of DDP's copies has the same host time over fewer launches: a copy's is
+/// short, and what was counted for it is the other ops'.
+double launch_of(const Scenario& scenario, const CostModel& costs, bool has_copies) {
   if (costs.host_is_device()) {
     return 0;
   }
-  return scenario.host.launch ? to_seconds(*scenario.host.launch) : costs.launch_seconds();
+  if (scenario.host.launch) {
+    return to_seconds(*scenario.host.launch);
+  }
+  return costs.launch_seconds() / (has_copies ? 1 : 1 - costs.launched_copies());
 }
 
 /// Thread blocks of an op, and what limits it.
@@ -70,10 +75,7 @@ double CostFactors::of_collective(double bytes) const {
 StepLowering::StepLowering(const Scenario& scenario,
                            const CostModel& costs,
                            double empty_block_seconds)
-    : scenario_(&scenario),
-      costs_(&costs),
-      empty_block_seconds_(empty_block_seconds),
-      launch_seconds_(launch_of(scenario, costs)) {
+    : scenario_(&scenario), costs_(&costs), empty_block_seconds_(empty_block_seconds) {
   const StepOps ops = step_ops(scenario);
   std::vector<Op> kinds;
   add_model_ops(ops.forward, true, kinds);
@@ -98,12 +100,15 @@ StepLowering::StepLowering(const Scenario& scenario,
     }
   }
   ops_ = std::move(with_own);
+  has_copies_ = std::ranges::any_of(
+      own, [](const GradientWork& work) { return work.op_class == OpClass::GradientCopyIn; });
+  launch_seconds_ = launch_of(scenario, costs, has_copies_);
 }
 
 StepLowering::StepLowering(const StepLowering& priced, const Scenario& scenario)
     : StepLowering(priced) {
   scenario_ = &scenario;
-  launch_seconds_ = launch_of(scenario, *costs_);
+  launch_seconds_ = launch_of(scenario, *costs_, has_copies_);
 }
 
 /// `kinds`: the ops of `work_` without names, to find those that are alike.

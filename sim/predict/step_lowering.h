@@ -212,7 +212,8 @@ class StepLowering {
   const Scenario* scenario_;
   const CostModel* costs_;
   double empty_block_seconds_;
-  double launch_seconds_;
+  bool has_copies_ = false;  ///< DDP's, of gradients into buckets.
+  double launch_seconds_ = 0;
   std::vector<LoweredOp> ops_;  ///< Forward, then backward.
   std::vector<Work> work_;
   std::size_t model_work_ = 0;  ///< How many of `work_` are the model's; they come first.

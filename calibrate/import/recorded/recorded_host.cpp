@@ -84,12 +84,19 @@ double floor_of(const Shapes& shapes) {
   return usual.empty() ? std::numeric_limits<double>::infinity() : quantile(usual, kSmallest);
 }
 
-HostSample sample_of(const HostStep& step, int ops) {
+/// What the simulator puts in for a step.
+struct StepLaunches {
+  int ops = 0;     ///< The model's, the gradients' copies, the optimizer.
+  int copies = 0;  ///< Of those, the gradients'.
+};
+
+HostSample sample_of(const HostStep& step, StepLaunches launches) {
   constexpr int kStepsOfARound = 16;
   constexpr int kMostRounds = 1 << 16;  // Of a record.
   const StepRecord& row = *step.row;
   HostSample sample;
-  sample.ops = ops;
+  sample.ops = launches.ops;
+  sample.copies = launches.copies;
   sample.round = static_cast<int>(step.run) * kMostRounds +
                  (row.repeat + row.step / kStepsOfARound) % kMostRounds;
   sample.forward_seconds = row.forward_host_ms * kMilli;
@@ -98,13 +105,13 @@ HostSample sample_of(const HostStep& step, int ops) {
   return sample;
 }
 
-/// What the simulator puts in for a step: the model's ops, the gradients' copies, the optimizer.
-int ops_of(const Plan& plan) {
+StepLaunches launches_of(const Plan& plan) {
   const StepOps ops = step_ops(plan.model);
   const std::size_t gradients = parameters(plan.model).size();
   const bool copies_out = !plan.ddp || !plan.ddp->gradient_as_bucket_view;
-  return static_cast<int>(ops.forward.size() + ops.backward.size() + gradients +
-                          (copies_out ? gradients : 0) + 1);
+  const std::size_t copies = copies_out ? 2 * gradients : gradients;
+  return {static_cast<int>(ops.forward.size() + ops.backward.size() + copies + 1),
+          static_cast<int>(copies)};
 }
 
 std::string note_of(
@@ -171,21 +178,22 @@ RecordedHost fit_recorded_host(std::span<const RecordedRun> runs) {
     }
     return host;
   }
-  const int ops = ops_of(runs.front().plan);
-  host.launch = fit_launch(mapped(known, [&](const auto& step) { return sample_of(step, ops); }));
+  const StepLaunches launches = launches_of(runs.front().plan);
+  host.launch =
+      fit_launch(mapped(known, [&](const auto& step) { return sample_of(step, launches); }));
   host.syncs = !lags.empty() && median(lags) < kLeastLag;
   const double forward = median_of(known, &StepRecord::forward_host_ms) * kMilli;
   const double backward = median_of(known, &StepRecord::backward_host_ms) * kMilli;
   std::vector<HostSample> meetings;
   for (const HostStep& step : steps) {
     if (step.is_new && step.lag_ms < kMostLag * floor_ms) {
-      meetings.push_back(sample_of(step, ops));
+      meetings.push_back(sample_of(step, launches));
       meetings.back().forward_seconds -= forward;
       meetings.back().backward_seconds -= backward;
     }
   }
   host.new_shapes = fit_meetings(meetings);
-  host.note = note_of(host, ops, known.size(), tokens.second, meetings.size());
+  host.note = note_of(host, launches.ops, known.size(), tokens.second, meetings.size());
   return host;
 }
 

@@ -251,6 +251,7 @@ std::vector<RecordedRun> take_out_meetings(const SteadyRuns& steady, RecordedCos
   if (host.launch.seconds > 0) {
     costs.model.launch_seconds = host.launch.seconds;
     costs.model.launch_error = host.launch.relative_error;
+    costs.model.launched_copies = host.launch.copies;
     costs.model.host_syncs = host.syncs;
     if (!host.new_shapes.empty()) {
       shapes.costs = std::move(host.new_shapes);

@@ -43,6 +43,18 @@ TEST_CASE("host: an op takes the mean step's share, without a step that was held
   CHECK(launch.relative_error == 0);  // One round does not tell.
 }
 
+TEST_CASE("host: the share of DDP's copies in the launches is kept") {
+  std::vector<HostSample> hosts(4, host(20, 35, 5));
+  CHECK(fit_launch(hosts).copies == 0);  // Of older programs, which did not say.
+  for (HostSample& one : hosts) {
+    one.copies = 250;
+    one.round = static_cast<int>(&one - hosts.data());
+  }
+  CHECK(fit_launch(hosts).copies == 0.25);
+  CHECK(fit_launch(hosts).seconds == Approx(60e-6));
+  CHECK(fit_launch(std::span(hosts).first(1)).copies == 0.25);
+}
+
 TEST_CASE("host: what rounds differ by makes the launch unsure") {
   std::vector<HostSample> hosts(8, host(20, 35, 5));
   hosts.resize(12, host(25, 50, 5));

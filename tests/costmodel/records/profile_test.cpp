@@ -366,6 +366,17 @@ TEST_CASE("what a host takes for sharded units is written and read, by programs 
         std::string::npos);
 }
 
+TEST_CASE("the share of copies in the launches is written and read, by programs that know it") {
+  Profile profile = read_profile(written("small.json", kSmall));
+  profile.launched_copies = 0.25;
+  const std::string text = text_of(profile);
+  CHECK(text.find("\"stepsim-profile/13\"") != std::string::npos);
+  CHECK(read_profile(written("copies.json", text)).launched_copies == 0.25);
+  const std::string all = written("all.json", replaced(text, "copies\":0.25", "copies\":1.0"));
+  CHECK(error_of([&] { (void)read_profile(all); }).find("expected a share from 0 to below 1") !=
+        std::string::npos);
+}
+
 TEST_CASE("compute that grows with a node's ranks is for programs that know it") {
   Profile profile = read_profile(written("small.json", kSmall));
   RecordedModel& recorded = profile.recorded.emplace();
@@ -399,9 +410,9 @@ TEST_CASE("stalls by the clock are written and read, by programs that know them"
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(profile_error_after("", "") == "");
   CHECK(profile_error_after("profile/1", "profile/5") == "");
-  CHECK(profile_error_after("profile/1", "profile/13") ==
+  CHECK(profile_error_after("profile/1", "profile/14") ==
         "profile.json:2: error: format: wrong version: expected stepsim-profile/1, got "
-        "'stepsim-profile/13'");
+        "'stepsim-profile/14'");
   CHECK(profile_error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
   CHECK(profile_error_after("[128, 2e-5]", "[128, -1]") ==

@@ -159,3 +159,44 @@ TEST_CASE("sharded: without links a group that nobody measured is refused, and n
   CHECK(message.find("[cluster.topology]") != std::string::npos);
   CHECK(message.find("algorithm = \"nccl\"") != std::string::npos);
 }
+
+TEST_CASE("sharded: the host's time in a step stays where DDP's copies are not launched") {
+  const std::string text = R"(
+[scenario]
+name = "launched"
+steps = 4
+warmup_steps = 1
+[cluster]
+ranks = 8
+profile = ")" + test::source_root() +
+                           R"(/scenarios/profiles/h100_8x_published.json"
+[host]
+unit_forward = "0 s"
+unit_forward_tensor = "0 s"
+unit_backward = "0 s"
+unit_backward_tensor = "0 s"
+sharded_tensor = "0 s"
+[model]
+preset = "gpt2"
+[data]
+samples = 4096
+lengths = { constant = 8 }
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 1
+)";
+  const auto step_ms = [&](const std::string& kind, double launched_copies) {
+    const std::vector<std::string> overrides = {"parallel.kind=" + kind};
+    const Scenario scenario = parse_scenario(text, "launched.toml", overrides);
+    Profile profile = scenario_profile(scenario);
+    profile.launch_seconds = 1e-3;  // The host decides the step.
+    profile.launched_copies = launched_copies;
+    return predict(scenario, find_policy(scenario, "fixed"), profile, {.noise_runs = 0})
+        .summary.step_time_ms.mean;
+  };
+  CHECK(step_ms("ddp", 0.5) == step_ms("ddp", 0));
+  for (const std::string kind : {"fsdp2", "fsdp1"}) {
+    CHECK(step_ms(kind, 0.5) == Approx(2 * step_ms(kind, 0)).epsilon(0.01));
+  }
+}

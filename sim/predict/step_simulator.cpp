@@ -208,8 +208,10 @@ void StepSimulator::find_lockstep() {
 }
 
 std::optional<StepTimeline> StepSimulator::play_lockstep_schedule() {
-  if (step_ == 0 || step_ == std::max(1, run_.scenario().warmup_steps)) {
-    find_lockstep();  // Some prices of the steps before are refused from here on.
+  // Some prices of the steps before are refused from here on; draws are of a run that was played.
+  const bool refuses = noise_ == nullptr && step_ == std::max(1, run_.scenario().warmup_steps);
+  if (step_ == 0 || refuses) {
+    find_lockstep();
   }
   if (!in_lockstep_) {
     return std::nullopt;

@@ -48,7 +48,7 @@ std::vector<std::string> first_warnings(std::vector<std::string> warnings) {
 /// What to do with a profile. One of collectives alone prices no step.
 std::string next_step(const Profile& profile, const FitTask& task) {
   const std::string out = shell_word(task.out);
-  if (!profile.ops.empty()) {
+  if (!profile.ops.empty() || profile.recorded) {
     return "stepsim compare SCENARIO.toml --profile " + out;
   }
   return fmt::format(

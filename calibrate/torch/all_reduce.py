@@ -43,6 +43,10 @@ def parse_arguments():
     return parser.parse_args()
 
 
+class NotThere(Exception):
+    """The message says which collective the backend of this PyTorch lacks."""
+
+
 class AllReduce:
     """A collective of one size on buffers of its own.
 
@@ -226,7 +230,7 @@ def head(backend, device, collective=AllReduce):
 
 def sweep(arguments):
     """Measures all sizes and returns the table as text. All ranks of the default process group call
-    it. `arguments` has the members of parse_arguments()."""
+    it. `arguments` has the members of parse_arguments(). Raises NotThere on all ranks."""
     device = Device(arguments.backend)
     kind = COLLECTIVES[arguments.collective]
     lines = head(arguments.backend, device, kind)
@@ -234,7 +238,16 @@ def sweep(arguments):
     size = arguments.min_bytes
     while size <= arguments.max_bytes:
         collective = kind(size, device)
-        table.add(collective.size, collective.count, *measure(device, collective, arguments))
+        try:
+            measured = measure(device, collective, arguments)
+        except RuntimeError as error:
+            if "not support" not in str(error) and "no support" not in str(error):
+                raise
+            raise NotThere(
+                f"{arguments.backend} of PyTorch {torch.__version__} has no {kind.NAME} of one buffer ({error}); a "
+                "newer PyTorch has"
+            ) from error
+        table.add(collective.size, collective.count, *measured)
         size *= 2
     return "\n".join(lines + table.rows + table.foot()) + "\n"
 
@@ -292,14 +305,8 @@ def main():
     stepsim_recorder.start_ranks(arguments.backend)
     try:
         text = sweep(arguments)
-    except RuntimeError as error:
-        if "not support" not in str(error) and "no support" not in str(error):
-            raise
-        print(
-            f"error: {arguments.backend} of PyTorch {torch.__version__} has no {arguments.collective} of one "
-            f"buffer ({error}); a newer PyTorch has",
-            file=sys.stderr,
-        )
+    except NotThere as error:
+        print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     if dist.get_rank() == 0:
         if arguments.out:

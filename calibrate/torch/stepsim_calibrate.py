@@ -234,7 +234,7 @@ class Calibration:
         self.plain = self.watched = None
         self.block = BLOCK
         self.error = 1.0
-        self.swept = False
+        self.swept = []  # The collectives that were measured by size.
 
     def run(self):
         """Returns the exit status."""
@@ -442,7 +442,8 @@ class Calibration:
         return self.must_stop() or enough
 
     def sweep(self, gradient_bytes):
-        """Measures all-reduces up to twice the bytes of all gradients."""
+        """Measures all-reduces up to twice the bytes of all gradients and, where fully_shard is there to
+        use them, gathers and scatters."""
         try:
             # pylint: disable=import-outside-toplevel
             if __package__:
@@ -454,18 +455,27 @@ class Calibration:
             return
         most = max(2**20, 2 ** (2 * gradient_bytes - 1).bit_length())
         sizes = most.bit_length() - 12
-        options = types.SimpleNamespace(
-            backend=dist.get_backend(),
-            min_bytes=4096,
-            max_bytes=most,
-            seconds=min(0.4, SWEEP_SHARE * self.seconds / sizes),
-            max_iterations=1000,
-        )
-        text = all_reduce.sweep(options)
-        if self.ranks.rank == 0:
-            with open(f"{self.out}.all_reduce.log", "w", encoding="utf-8") as file:
-                file.write(text)
-        self.swept = True
+        kinds = ["all_reduce"]
+        if not self.ranks.any(self.unit_host is None):
+            kinds += ["all_gather", "reduce_scatter"]
+        for kind in kinds:
+            options = types.SimpleNamespace(
+                collective=kind,
+                backend=dist.get_backend(),
+                min_bytes=4096,
+                max_bytes=most,
+                seconds=min(0.4, SWEEP_SHARE * self.seconds / sizes / len(kinds)),
+                max_iterations=1000,
+            )
+            try:
+                text = all_reduce.sweep(options)
+            except all_reduce.NotThere as error:
+                self.ranks.say(f"not measured: {error}")
+                continue
+            if self.ranks.rank == 0:
+                with open(f"{self.out}.{kind}.log", "w", encoding="utf-8") as file:
+                    file.write(text)
+            self.swept.append(kind)
 
     # ---- the end --------------------------------------------------------------------------------
 
@@ -495,8 +505,9 @@ class Calibration:
         sure = f"the shapes' times are sure to {100 * self.error:.1f} %"
         few = "not all shapes ran three times; give more --seconds"
         print(late + (sure if self.error < 1 else few))
-        log, network = (shlex.quote(self.out + one) for one in (".all_reduce.log", ".network.json"))
-        before = f"stepcal import nccl-tests {log} --profile {network} && " if self.swept else ""
+        network = shlex.quote(f"{self.out}.network.json")
+        logs = " ".join(shlex.quote(f"{self.out}.{kind}.log") for kind in self.swept)
+        before = f"stepcal import nccl-tests {logs} --profile {network} && " if self.swept else ""
         files = " ".join(map(shlex.quote, self.records()))
         base = f" --base {network}" if self.swept else ""
         profile = shlex.quote(f"{self.out}.json")

@@ -313,13 +313,14 @@ void CollectivePricer::refuse(CollectiveKind kind, int ranks, int nodes) const {
                                             limits_.max_rank_factor)
                               : "";
   throw InputError(
-      "profile {} has no {} of {}; it has {}{}: measure it with: stepcal measure …, or write the "
+      "profile {} has no {} of {}; it has {}{}: measure it (stepcal measure --plan PLAN.jsonl --out "
+      "SAMPLES.jsonl, stepcal fit SAMPLES.jsonl --base PROFILE.json), or write the "
       "measured times in cluster.all_reduce or the links in [cluster.topology], as algorithm = "
       "\"nccl\" with channels and those of a data sheet",
       printable(profile_name_),
       name_of(kind),
       group_text(ranks, nodes),
-      known.empty() ? "none" : fmt::format("those of {}", fmt::join(known, ", ")),
+      known.empty() ? "no other" : fmt::format("those of {}", fmt::join(known, ", ")),
       far);
 }
 

@@ -8,7 +8,7 @@
 namespace stepsim {
 namespace {
 
-const std::array<std::string, 5> kNames = {"ddp", "zero1", "zero2", "fsdp2", "hsdp"};
+const std::array<std::string, 6> kNames = {"ddp", "zero1", "zero2", "fsdp2", "hsdp", "fsdp1"};
 
 }  // namespace
 
@@ -23,6 +23,9 @@ std::vector<std::pair<std::string, std::string>> sharding_settings(const std::st
   }
   if (name == "ddp" || name == "zero1") {
     return {{"parallel.kind", "ddp"}, {"ddp.zero_stage", name == "ddp" ? "0" : "1"}};
+  }
+  if (name == "fsdp1") {
+    return {{"parallel.kind", "fsdp1"}, {"parallel.units", "\"blocks\""}};
   }
   return {{"parallel.kind", "fsdp2"},
           {"parallel.reshard_after_forward", name == "zero2" ? "\"false\"" : "\"default\""},

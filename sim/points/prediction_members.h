@@ -63,6 +63,7 @@ STEPSIM_MEMBERS(UnitHostAssumed, forward_ms, backward_ms, optimizer_ms)
 STEPSIM_MEMBERS(RecordedBesideOthers, slowed)
 STEPSIM_MEMBERS(CostsNothing, launches, interference)
 STEPSIM_MEMBERS(OtherSettings, differences)
+STEPSIM_MEMBERS(KeysOfBuckets, kind, keys)
 STEPSIM_MEMBERS(HookNotStarted, hook, start, steps, warmup_steps)
 STEPSIM_MEMBERS(
     RankTimes, data_ms, forward_ms, backward_ms, exposed_ms, waiting_ms, optimizer_ms, step_ms)

@@ -139,7 +139,14 @@ struct UnitHostAssumed {
 
 /// A fact that the user of a prediction should know. Reports put it into words
 /// (sim/report/notes.h).
-using Note = std::variant<SizesBeyondMeasured,
+/// Keys of [ddp] that were chosen, and mean nothing to the kind of parallelism.
+struct KeysOfBuckets {
+  std::string kind;
+  std::vector<std::string> keys;
+};
+
+using Note = std::variant<KeysOfBuckets,
+                          SizesBeyondMeasured,
                           SizesNotMeasured,
                           EmptyBlocksFree,
                           EmptyBlockKeyUnused,

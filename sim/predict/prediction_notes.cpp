@@ -78,6 +78,17 @@ void add_unit_host(const Run& run, std::vector<Note>& notes) {
       ms(Duration(0), Duration(0), host.sharded_tensor, usual.optimizer_tensor)});
 }
 
+/// A kind with units of its own has no buckets, whatever [ddp] says of them.
+void add_keys_of_buckets(const Run& run, std::vector<Note>& notes) {
+  if (run.reduced().facts().fixed_units.empty()) {
+    return;
+  }
+  if (auto keys = chosen_bucket_keys(run.scenario().ddp); !keys.empty()) {
+    notes.emplace_back(
+        KeysOfBuckets{std::string(run.scenario().parallel->name()), std::move(keys)});
+  }
+}
+
 /// Notes on prices that the profile's ops have; times of a scenario and recorded steps hold all.
 void add_price_notes(const Run& run, std::vector<Note>& notes) {
   const Scenario& scenario = run.scenario();
@@ -230,6 +241,7 @@ void add_notes(const Run& run, Prediction& prediction) {
   }
   add_price_notes(run, notes);
   add_unit_host(run, notes);
+  add_keys_of_buckets(run, notes);
   if (auto differences = other_settings(run.scenario(), run.profile()); !differences.empty()) {
     notes.emplace_back(OtherSettings{std::move(differences)});
   }

@@ -84,6 +84,12 @@ struct Words {
     return "the profile was fitted to whole steps: all-reduces are inside its passes, so bucket "
            "caps and networks make no difference here";
   }
+  std::string operator()(const KeysOfBuckets& note) const {
+    return fmt::format("parallel.kind = \"{}\" has no buckets: {} {} nothing to it",
+                       note.kind,
+                       fmt::join(note.keys, ", "),
+                       note.keys.size() == 1 ? "means" : "mean");
+  }
   std::string operator()(const OutOfMemory& note) const {
     return "out of memory: " + out_of_memory_text(note) + budget_text(note.budget);
   }

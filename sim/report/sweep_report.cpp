@@ -170,11 +170,12 @@ std::string close_points(const std::vector<SweepAxis>& axes, const SweepReport& 
              : fmt::format(" Too close to the best to tell: {}.", places_text(axes, report, close));
 }
 
-/// Notes that several points share, in words of the one that is worst.
+/// Notes that several points share: of sizes in words of the one that is worst.
 struct SharedNote {
   std::string topic;
   std::string text;
   std::optional<SizesBeyondMeasured> sizes;  ///< In place of the text: those of the worst point.
+  std::vector<OutOfMemory> needs;            ///< Of points that do not fit.
   std::vector<std::size_t> places;
 };
 
@@ -184,7 +185,7 @@ SharedNote& add_shared(std::vector<SharedNote>& shared,
                        std::size_t place) {
   auto found = std::ranges::find(shared, topic, &SharedNote::topic);
   if (found == shared.end()) {
-    shared.push_back({topic, text, std::nullopt, {}});
+    shared.push_back({topic, text, std::nullopt, {}, {}});
     found = shared.end() - 1;
   }
   found->places.push_back(place);
@@ -200,6 +201,19 @@ void add_note(std::vector<SharedNote>& shared, const Note& note, std::size_t pla
   if (beyond != nullptr && (!found.sizes || beyond->factor > found.sizes->factor)) {
     found.sizes = *beyond;
   }
+  if (const auto* memory = std::get_if<OutOfMemory>(&note)) {
+    found.needs.push_back(*memory);
+  }
+}
+
+/// What several points that do not fit need; what would fit, each says by itself.
+std::string needs_text(const std::vector<OutOfMemory>& needs) {
+  const auto [least, most] = std::ranges::minmax(needs, {}, &OutOfMemory::needed);
+  return fmt::format("do not fit: they need {:.1f} to {:.1f} GiB of {:.1f} GiB; stepsim run with "
+                     "one of them says what would",
+                     static_cast<double>(least.needed.value()) / 0x1p30,
+                     static_cast<double>(most.needed.value()) / 0x1p30,
+                     static_cast<double>(most.capacity.value()) / 0x1p30);
 }
 
 /// One note for the ops that are as far beyond at the same points.
@@ -217,7 +231,9 @@ std::vector<SharedNote> joined(const std::vector<SharedNote>& notes) {
     }
   }
   for (SharedNote& note : result) {
-    note.text = note.sizes ? note_text(*note.sizes) : note.text;
+    note.text = note.sizes              ? note_text(*note.sizes)
+                : note.needs.size() > 1 ? needs_text(note.needs)
+                                        : note.text;
   }
   return result;
 }

@@ -1,6 +1,7 @@
 #include "sim/report/sweep_shards.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <fmt/core.h>
@@ -18,10 +19,10 @@ bool sweeps_shards(const std::vector<SweepAxis>& axes) {
 
 std::vector<SweepRow> shown_rows(const std::vector<SweepAxis>& axes, std::vector<SweepRow> rows) {
   if (sweeps_shards(axes)) {
-    std::erase_if(rows, [](const SweepRow& row) { return row.is_blank(); });
     std::ranges::stable_sort(rows, {}, [](const SweepRow& row) {
-      return std::pair(row.point.prediction.out_of_memory.has_value(),
-                       -row.point.prediction.summary.useful_tokens_per_s());
+      return std::tuple(row.is_blank(),
+                        row.point.prediction.out_of_memory.has_value(),
+                        -row.point.prediction.summary.useful_tokens_per_s());
     });
   }
   return rows;

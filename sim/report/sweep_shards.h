@@ -13,7 +13,7 @@ namespace stepsim {
 [[nodiscard]] bool sweeps_shards(const std::vector<SweepAxis>& axes);
 
 /// The rows that a text shows, in its order. Of ways of sharding the fastest that fits comes first,
-/// and those that are refused are left out, since the warnings name them.
+/// and those that are refused last.
 [[nodiscard]] std::vector<SweepRow> shown_rows(const std::vector<SweepAxis>& axes,
                                                std::vector<SweepRow> rows);
 

@@ -188,7 +188,7 @@ void choose_zero3(const TomlReader& root, const TomlReader& table, Scenario& sce
   const bool chosen = root.has("parallel");
   if (chosen && table.has("zero_stage") && is_three != (scenario.parallel == &zero3)) {
     table.fail("zero_stage",
-               fmt::format("{} contradicts parallel.kind = \"{}\"",
+               fmt::format("{} contradicts parallel.kind = \"{}\": leave one of them out",
                            scenario.ddp.zero_stage,
                            scenario.parallel->name()));
   }

@@ -61,4 +61,24 @@ int first_rebuilt(const DdpOptions& ddp) {
   return 0;
 }
 
+std::vector<std::string> chosen_bucket_keys(const DdpOptions& options) {
+  const DdpOptions usual;
+  const std::pair<const char*, bool> keys[] = {
+      {"bucket_cap", options.bucket_cap != usual.bucket_cap || !options.bucket_caps.empty()},
+      {"first_bucket_cap", options.first_bucket_cap_stated},
+      {"last_bucket_cap", options.last_bucket_cap},
+      {"bucket_rule", options.bucket_rule != usual.bucket_rule},
+      {"overlap", !options.overlap},
+      {"find_unused_parameters", options.find_unused_parameters},
+      {"static_graph", options.static_graph},
+      {"batched_grad_copy", options.batched_grad_copy}};
+  std::vector<std::string> chosen;
+  for (const auto& [key, differs] : keys) {
+    if (differs) {
+      chosen.push_back(std::string("ddp.") + key);
+    }
+  }
+  return chosen;
+}
+
 }  // namespace stepsim

@@ -114,6 +114,14 @@ HeldCurve Fsdp2::memory_curve(const ParallelJob& job, const StepOps& ops) const 
   return curve;
 }
 
+std::vector<TunedKey> Fsdp2::tuned_keys(const ParallelJob& job) const {
+  if (job.ranks == 1) {
+    return {};
+  }
+  const std::string key = std::string("parallel.") + fsdp2_key::kReshard;
+  return {{key, {job.own.text(fsdp2_key::kReshard), "default", "false"}}};
+}
+
 std::vector<GradientWork> Fsdp2::gradient_work(const ParallelJob& /*job*/,
                                                const StepOps& /*ops*/) const {
   return {};

@@ -34,7 +34,9 @@ std::string with_slashes(std::string_view name) {
   const auto longer = std::ranges::find_if(
       known, [&](const std::string& name) { return name.ends_with("." + part); });
   if (longer == known.end()) {
-    throw InputError(unknown_name("module", pattern, known));
+    std::vector<std::string> all = {"blocks", "ends", "model"};
+    all.insert(all.end(), known.begin(), known.end());
+    throw InputError(unknown_name("module", pattern, all));
   }
   throw InputError("unknown module '{}'; did you mean '{}'? known: {}",
                    printable(pattern),

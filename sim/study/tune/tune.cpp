@@ -104,7 +104,9 @@ std::vector<TunedPoint> pareto_front(const std::vector<TunedPoint>& sorted) {
 Gain gain_of_best(const TunePrice& best, const TunePrice& other) {
   std::vector<double> gains;
   double faster = 0;
-  for (std::size_t i = 0; i < best.paired_step_ms.size(); ++i) {
+  // A point with more work has fewer draws.
+  const std::size_t draws = std::min(best.paired_step_ms.size(), other.paired_step_ms.size());
+  for (std::size_t i = 0; i < draws; ++i) {
     const double gain = gain_over(
         best.useful_tokens / other.useful_tokens * other.paired_step_ms[i], best.paired_step_ms[i]);
     gains.push_back(gain);
@@ -126,7 +128,11 @@ Gain gain_of_best(const TunePrice& best, const TunePrice& other) {
 double regret95(const std::vector<TunedPoint>& finalists) {
   std::vector<double> regrets;
   const TunePrice& best = finalists.front().drawn;
-  for (std::size_t i = 0; i < best.paired_step_ms.size(); ++i) {
+  std::size_t draws = best.paired_step_ms.size();
+  for (const TunedPoint& other : finalists) {
+    draws = std::min(draws, other.drawn.paired_step_ms.size());
+  }
+  for (std::size_t i = 0; i < draws; ++i) {
     double regret = 0;
     for (const TunedPoint& other : finalists) {
       regret = std::max(

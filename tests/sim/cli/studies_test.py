@@ -24,10 +24,60 @@ def test_ways_of_sharding_are_one_table_the_fastest_that_fits_first():
     done = run("sweep", str(ROOT / "scenarios" / "shard_1b.toml"), "--over", "parallel=ddp,zero1,fsdp2,hsdp",
                "--set", "cluster.placement=8", "--set", "scenario.steps=2", "--set", "scenario.warmup_steps=1")  # fmt: skip
     table = done.stdout.split("\n\n")[1].splitlines()
-    assert [line.split()[0] for line in table] == ["parallel", "fsdp2", "ddp", "zero1"], table
+    assert [line.split()[0] for line in table] == ["parallel", "fsdp2", "ddp", "zero1", "hsdp"], table
     assert "warning: parallel = hsdp: refused: " in done.stdout and "there is one node" in done.stdout
     command = re.search(r"next: stepsim (blame .*?)   \(", done.stdout)[1]
     assert "--set parallel=fsdp2" in command
+
+
+def test_a_tuned_space_whose_points_have_unequal_numbers_of_draws():
+    # More micro-batches cost more to draw, so that such points have fewer draws than others.
+    text = f"""
+[scenario]
+name = "draws"
+steps = 4
+warmup_steps = 1
+[cluster]
+placement = "2x8"
+profile = "{ROOT}/scenarios/profiles/h100_2x8_published.json"
+[model]
+preset = "llama3-8b"
+parameter_dtype = "f32"
+[parallel]
+kind = "fsdp2"
+param_dtype = "bf16"
+[data]
+samples = 4096
+lengths = {{ constant = 1024 }}
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 1
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "draws.toml")
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+        over = ["--over", "ddp.accumulation_steps=1,2", "--over", "policy.fixed.batch_size=1,2"]
+        result = json.loads(run("tune", path, *over, "--json", "-").stdout)
+    draws = [len(one["paired_step_ms"]) for one in result["finalists"] if "paired_step_ms" in one]
+    assert 0 <= result["regret95"] < 1, (result["regret95"], draws)
+    for one in result["finalists"]:
+        low, high = one.get("gap_interval90", [0, 0])
+        assert -1 < low <= high < 10, one
+
+
+def test_points_that_need_unequal_memory_are_not_told_by_the_first():
+    text = run("sweep", VALLEY, "--over", "policy.fixed.batch_size=7,8", status=1).stdout
+    line = next(line for line in text.splitlines() if "GiB of" in line and "do not fit" in line)
+    least, most = map(float, re.search(r"need ([\d.]+) to ([\d.]+) GiB", line).groups())
+    assert least < most, line
+
+
+def test_a_kind_without_buckets_says_which_keys_mean_nothing():
+    shards = str(ROOT / "scenarios" / "shard_1b.toml")
+    text = run("run", shards, "--set", "ddp.bucket_cap=100 MiB", "--set", "ddp.static_graph=true").stdout
+    said = " ".join(text.split())
+    assert 'parallel.kind = "fsdp2" has no buckets: ddp.bucket_cap, ddp.static_graph mean nothing to it' in said, text
 
 
 def test_the_valley_has_two_walls_and_names_its_best_point():

@@ -177,7 +177,7 @@ unit_backward = "0 s"
 unit_backward_tensor = "0 s"
 sharded_tensor = "0 s"
 [model]
-preset = "gpt2"
+preset = "gpt2-small"
 [data]
 samples = 4096
 lengths = { constant = 8 }

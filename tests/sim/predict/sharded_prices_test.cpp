@@ -178,6 +178,8 @@ unit_backward_tensor = "0 s"
 sharded_tensor = "0 s"
 [model]
 preset = "gpt2-small"
+dtype = "bf16"
+attention = "flash"
 [data]
 samples = 4096
 lengths = { constant = 8 }

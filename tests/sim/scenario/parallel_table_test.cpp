@@ -121,7 +121,8 @@ TEST_CASE("[parallel], [ddp]: keys of others are answered with what to write") {
 
 TEST_CASE("[parallel]: units that are none") {
   CHECK(fsdp2_refused({"parallel.units=layer.*"}) ==
-        "unknown module 'layer.*'; did you mean 'layers.*'? known: embedding, layers, layers.*, "
+        "unknown module 'layer.*'; did you mean 'layers.*'? known: blocks, ends, model, embedding, "
+        "layers, layers.*, "
         "layers.*.norm1, layers.*.qkv, layers.*.proj, layers.*.norm2, layers.*.fc1, layers.*.fc2, "
         "classifier");
   CHECK(fsdp2_refused({"parallel.units=layers.*; layers.0"}) ==

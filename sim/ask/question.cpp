@@ -76,7 +76,8 @@ std::vector<OptionRow> scenario_options() {
       option("profile", &ScenarioOptions::profile, "PROFILE: in place of the scenario's"),
       option("memory-limit",
              &ScenarioOptions::memory_limit,
-             "SIZE: of this machine, for stepsim itself: refuse what is estimated to need more; without it, more than is free")};
+             "SIZE: of this machine, for stepsim itself: refuse what is estimated to need more; "
+             "without it, more than is free")};
   for (OptionRow& row : rows) {
     row.shared = true;
   }

@@ -209,11 +209,12 @@ void add_note(std::vector<SharedNote>& shared, const Note& note, std::size_t pla
 /// What several points that do not fit need; what would fit, each says by itself.
 std::string needs_text(const std::vector<OutOfMemory>& needs) {
   const auto [least, most] = std::ranges::minmax(needs, {}, &OutOfMemory::needed);
-  return fmt::format("do not fit: they need {:.1f} to {:.1f} GiB of {:.1f} GiB; stepsim run with "
-                     "one of them says what would",
-                     static_cast<double>(least.needed.value()) / 0x1p30,
-                     static_cast<double>(most.needed.value()) / 0x1p30,
-                     static_cast<double>(most.capacity.value()) / 0x1p30);
+  return fmt::format(
+      "do not fit: they need {:.1f} to {:.1f} GiB of {:.1f} GiB; stepsim run with "
+      "one of them says what would",
+      static_cast<double>(least.needed.value()) / 0x1p30,
+      static_cast<double>(most.needed.value()) / 0x1p30,
+      static_cast<double>(most.capacity.value()) / 0x1p30);
 }
 
 /// One note for the ops that are as far beyond at the same points.

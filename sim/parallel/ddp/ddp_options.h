@@ -73,8 +73,8 @@ struct DdpOptions {
   bool zero_broadcast_by_rank = false;  ///< ZeRO-1: parameters_as_bucket_view.
 };
 
-/// The keys of [ddp] that make or order buckets, where they are not as by default: they mean nothing
-/// to kinds without buckets.
+/// The keys of [ddp] that make or order buckets, where they are not as by default: they mean
+/// nothing to kinds without buckets.
 [[nodiscard]] std::vector<std::string> chosen_bucket_keys(const DdpOptions& options);
 
 }  // namespace stepsim

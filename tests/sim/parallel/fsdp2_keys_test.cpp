@@ -115,10 +115,11 @@ TEST_CASE("fsdp2 keys: a text of calls of fully_shard") {
 }
 
 TEST_CASE("fsdp2 keys: what is wrong with a text of calls is said") {
-  CHECK(unit_error("layer.*") ==
-        "unknown module 'layer.*'; did you mean 'layers.*'? known: blocks, ends, model, tok, layers, "
-        "layers.*, "
-        "layers.*.mlp, norm, head");
+  CHECK(
+      unit_error("layer.*") ==
+      "unknown module 'layer.*'; did you mean 'layers.*'? known: blocks, ends, model, tok, layers, "
+      "layers.*, "
+      "layers.*.mlp, norm, head");
   // A name without the modules around it, whatever its number.
   CHECK(unit_error("mlp").find("did you mean 'layers.*.mlp'?") != std::string::npos);
   CHECK(unit_error("0.mlp").find("did you mean 'layers.*.mlp'?") != std::string::npos);

@@ -7,7 +7,9 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/index.h"
+#include "costmodel/model/model_presets.h"
 #include "sim/engine/engine.h"
+#include "sim/parallel/ddp/ddp_buckets.h"
 #include "sim/parallel/fsdp1/fsdp1_program.h"
 #include "sim/parallel/lockstep.h"
 
@@ -104,6 +106,10 @@ TEST_CASE("fsdp1: counts of a public run: GPT-2 Large, 36 blocks, 2 GPUs") {
   const Fsdp1Step kept = fsdp1_step(wrapped);
   CHECK(kept.count(CollectiveKind::AllGather) == 37);
   CHECK(kept.count(CollectiveKind::ReduceScatter) == 37);
+}
+
+TEST_CASE("ddp: buckets of the same public run") {
+  CHECK(ddp_buckets(model_preset("gpt2-large"), {}).rebuilt.size() == 109);
 }
 
 TEST_CASE("fsdp1: replicas reduce each shard, and no_sync reduces once") {

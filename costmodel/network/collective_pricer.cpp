@@ -313,11 +313,11 @@ void CollectivePricer::refuse(CollectiveKind kind, int ranks, int nodes) const {
                                             limits_.max_rank_factor)
                               : "";
   throw InputError(
-      "profile {} has no {} of {}; it has {}{}: measure it (stepcal measure --plan PLAN.jsonl "
-      "--out "
-      "SAMPLES.jsonl, stepcal fit SAMPLES.jsonl --base PROFILE.json), or write the "
-      "measured times in cluster.all_reduce or the links in [cluster.topology], as algorithm = "
-      "\"nccl\" with channels and those of a data sheet",
+      "profile {} has no {} of {}; it has {}{}: measure it with: stepcal measure --plan PLAN.jsonl "
+      "--out SAMPLES.jsonl, stepcal fit SAMPLES.jsonl --base PROFILE.json; or write the measured "
+      "times in cluster.all_reduce or the links in [cluster.topology], as algorithm = \"nccl\" "
+      "with "
+      "channels and those of a data sheet",
       printable(profile_name_),
       name_of(kind),
       group_text(ranks, nodes),

@@ -142,10 +142,13 @@ OwnKey reshard_key() {
 }
 
 OwnKey kept_key() {
-  OwnKey key{fsdp2_key::kKept,
-             "units that stay gathered though others are freed, by name as in `units`: torchtitan "
-             "keeps `\"norm + output\"`; `\"root\"` is the model's own",
-             std::string()};
+  OwnKey key{
+      fsdp2_key::kKept,
+      "units that stay gathered though others are freed: named units by their modules as in "
+      "`units` (`\"model.norm + lm_head\"`), those of `\"blocks\"` by `\"model.layers.*\"`, "
+      "those of `\"ends\"` also `\"embedding\"` and `\"head\"`; `\"root\"` is the model's own. "
+      "torchtitan keeps norm and head",
+      std::string()};
   key.meant = [](const std::string& text) { return text; };
   return key;
 }

@@ -99,8 +99,10 @@ TEST_CASE("up to twice the largest number of ranks a price goes on by log2(ranks
       refusal(pricer, Kind::AllReduce, 17, 1) ==
       "profile lab has no all_reduce of 17 ranks; it has those of 2 ranks, 8 ranks, 16 ranks on 2 "
       "nodes; more than 2 times the measured ranks is refused: measure it with: stepcal "
-      "measure …, or write the measured times in cluster.all_reduce or the links in "
-      "[cluster.topology], as algorithm = \"nccl\" with channels and those of a data sheet");
+      "measure --plan PLAN.jsonl --out SAMPLES.jsonl, stepcal fit SAMPLES.jsonl --base "
+      "PROFILE.json; "
+      "or write the measured times in cluster.all_reduce or the links in [cluster.topology], as "
+      "algorithm = \"nccl\" with channels and those of a data sheet");
   const CollectivePricer allowed =
       collective_pricer(profile(), std::nullopt, {.max_rank_factor = 8});
   const CollectivePrice far = allowed.price(Kind::AllReduce, Bytes(1024), 64, 1);
@@ -220,10 +222,12 @@ TEST_CASE("below the first knot: its value to 32 KiB, a line above, then refused
 }
 
 TEST_CASE("without any source the message says what to write") {
-  CHECK(refusal(collective_pricer(Profile{}), Kind::AllGather, 4, 2) ==
-        "profile  has no all_gather of 4 ranks on 2 nodes; it has none: measure it with: stepcal "
-        "measure …, or write the measured times in cluster.all_reduce or the links in "
-        "[cluster.topology], as algorithm = \"nccl\" with channels and those of a data sheet");
+  CHECK(
+      refusal(collective_pricer(Profile{}), Kind::AllGather, 4, 2) ==
+      "profile  has no all_gather of 4 ranks on 2 nodes; it has no other: measure it with: stepcal "
+      "measure --plan PLAN.jsonl --out SAMPLES.jsonl, stepcal fit SAMPLES.jsonl --base "
+      "PROFILE.json; or write the measured times in cluster.all_reduce or the links in "
+      "[cluster.topology], as algorithm = \"nccl\" with channels and those of a data sheet");
   CHECK(refusal(collective_pricer(Profile{}), Kind::AllGather, 4, 0) ==
         "4 ranks do not fill 0 nodes");
   CHECK(refusal(collective_pricer(Profile{}), Kind::AllGather, 1, 2) ==

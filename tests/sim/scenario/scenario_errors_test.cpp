@@ -434,9 +434,9 @@ TEST_CASE("a key that would have no effect is refused, with the reason") {
         "are ready");
   CHECK(refused({"parallel.kind=zero3", "ddp.overlap=false"}).starts_with("has no effect with"));
   CHECK(refused({"parallel.kind=zero3", "ddp.zero_stage=1"}) ==
-        "1 contradicts parallel.kind = \"zero3\"");
+        "1 contradicts parallel.kind = \"zero3\": leave one of them out");
   CHECK(refused({"parallel.kind=ddp", "ddp.zero_stage=3"}) ==
-        "3 contradicts parallel.kind = \"ddp\"");
+        "3 contradicts parallel.kind = \"ddp\": leave one of them out");
   CHECK(refused({"parallel.kind=zero3", "ddp.zero_stage=3"}) == "no error");
   CHECK(refused({"parallel.kind=ddp", "ddp.zero_stage=2"}) == "no error");
   CHECK(refused({"parallel.kind=zero"}) ==

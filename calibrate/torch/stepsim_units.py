@@ -1,6 +1,6 @@
 """What a host spends on the units of fully_shard (FSDP2): its hooks, and the optimizer on sharded
 tensors. stepsim_calibrate.py and stepsim_measure.py time it before the ranks meet. It needs only torch
-and, beside it, stepsim_ranks.py and stepsim_job.py.
+and, beside it, stepsim_ranks.py.
 
 Small units are trained plainly and under fully_shard by turns. The process group is PyTorch's "fake" one,
 whose collectives do nothing, and a tensor holds a few numbers, so that what the sharded step takes more is
@@ -15,12 +15,10 @@ import sys
 import time
 
 if __package__:  # A module of the package stepsim …
-    from . import stepsim_ranks  # First: it says so where there is no PyTorch.
-    from . import stepsim_job
+    from . import stepsim_ranks  # It says so where there is no PyTorch.
 else:  # … or a file by itself, with the others beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    import stepsim_ranks  # First: it says so where there is no PyTorch.
-    import stepsim_job
+    import stepsim_ranks  # It says so where there is no PyTorch.
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402

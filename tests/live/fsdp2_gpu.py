@@ -147,13 +147,7 @@ class Trial:
                 sets = [word for setting in settings for word in ("--set", setting)]
                 self.tool("stepsim", "compare", scenario, "--profile", own, *own_sets, *sets,
                           "--json", report, "--quiet")  # fmt: skip
-                for one in json.loads(report.read_text(encoding="utf-8"))["predictions"]:
-                    summary = one["summary"]
-                    predicted[f"{network} {one['policy']} {name}"] = {
-                        "mean": summary["step_time_ms"]["mean"],
-                        "interval": summary["step_time_ms"]["interval90"],
-                        "memory_mib": summary["peak_memory_mib"],
-                    }
+                predicted.update(predictions_of(report, network, name))
         (self.folder / f"predictions_{measured}.json").write_text(json.dumps(predicted, indent=1), encoding="utf-8")
         return predicted
 
@@ -179,6 +173,19 @@ class Trial:
         result = {"predictions": predicted, **live}
         (self.folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
         print(text_of(result), flush=True)
+
+
+def predictions_of(report, network, parallelism):
+    """What `stepsim compare --json` wrote, as rows_of() takes it."""
+    found = {}
+    for one in json.loads(pathlib.Path(report).read_text(encoding="utf-8"))["predictions"]:
+        summary = one["summary"]
+        found[f"{network} {one['policy']} {parallelism}"] = {
+            "mean": summary["step_time_ms"]["mean"],
+            "interval": summary["step_time_ms"]["interval90"],
+            "memory_mib": summary["peak_memory_mib"],
+        }
+    return found
 
 
 def rows_of(predicted, live):

@@ -42,13 +42,7 @@ def predicted_again(visit, scenario, profile):
         settings = [*fsdp2_gpu.PARALLELISMS[kind], f"host.enqueue={enqueue * 1e6:.1f} us"]
         sets = [word for one in settings for word in ("--set", one)]
         run(STEPSIM, "compare", scenario, "--profile", profile, *sets, "--json", report, "--quiet")
-        for one in json.loads(report.read_text(encoding="utf-8"))["predictions"]:
-            summary = one["summary"]
-            predicted[f"{NETWORK} {one['policy']} {kind}"] = {
-                "mean": summary["step_time_ms"]["mean"],
-                "interval": summary["step_time_ms"]["interval90"],
-                "memory_mib": summary["peak_memory_mib"],
-            }
+        predicted.update(fsdp2_gpu.predictions_of(report, NETWORK, kind))
     return fsdp2_gpu.rows_of(predicted, result(visit))
 
 
@@ -85,9 +79,9 @@ def test_the_second_visit_by_whole_steps_keeps_the_hosts_time():
     run(STEPCAL, "import", "run-record", RECORDS / "second" / "whole.jsonl", "--profile", profile)
     rows = predicted_again("second", RECORDS / "second" / "whole.toml", profile)
     before = fsdp2_gpu.rows_of(result("second")["predictions"]["whole"], result("second"))
-    for now, then in zip(rows, before):
-        if now["parallelism"] == "ddp":
-            assert abs(now["predicted_ms"] / then["predicted_ms"] - 1) < 1e-6, (now, then)
+    for row, earlier in zip(rows, before):
+        if row["parallelism"] == "ddp":
+            assert abs(row["predicted_ms"] / earlier["predicted_ms"] - 1) < 1e-6, (row, earlier)
     errors = [
         statistics.fmean(abs(row["error"]) for row in one if row["parallelism"] != "ddp")
         for one in (before, rows)

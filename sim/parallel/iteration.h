@@ -26,6 +26,8 @@ struct Iteration {
   bool traverses_graph = false;     ///< DDP walks the autograd graph after the forward.
   bool sends_bitmap = false;        ///< One all-reduce of 4 bytes a parameter is added.
   Launching launching = Launching::ByHooks;
+
+  bool operator==(const Iteration&) const = default;
 };
 
 /// The states that a DDP module goes through from one iteration to the next.

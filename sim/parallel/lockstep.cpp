@@ -10,13 +10,14 @@
 namespace stepsim {
 namespace {
 
-/// Whether two ranks do the same, but for the group that a collective is among.
+/// Whether two ranks do the same, but for the group that a collective is among and for the number
+/// of a kernel.
 bool alike(const Instruction& a, const Instruction& b) {
   const bool meets =
       a.kind == Opcode::Collective || a.kind == Opcode::StreamWait || a.kind == Opcode::HostWait;
-  return a.kind == b.kind && a.stream == b.stream && a.phase == b.phase && a.label == b.label &&
-         a.host == b.host && a.latency == b.latency && a.work == b.work &&
-         (meets || a.index == b.index);
+  return a.kind == b.kind && a.stream == b.stream && a.phase == b.phase &&
+         (a.label < 0) == (b.label < 0) && a.host == b.host && a.latency == b.latency &&
+         a.work == b.work && (meets || a.index == b.index);
 }
 
 /// Turns the instructions of all ranks into moves, from the first to the last.
@@ -64,7 +65,7 @@ class LockstepReader {
       case Opcode::Mark:
         break;
       case Opcode::Work:
-        return take_work(in, move);
+        return take_work(i, move);
       case Opcode::Collective:
         if (in.stream == kNoStream) {
           return false;
@@ -92,7 +93,8 @@ class LockstepReader {
     return true;
   }
 
-  bool take_work(const Instruction& in, LockstepMove& move) {
+  bool take_work(std::size_t i, LockstepMove& move) {
+    const Instruction& in = ranks_.front()[i];
     if (in.phase == Phase::Data) {
       // The host has built the batch by the instruction before, which takes no time here.
       move.index = schedule_.micro_batches++;
@@ -114,11 +116,24 @@ class LockstepReader {
                          schedule_.moves.back().index >= 0;
     if (!goes_on) {
       move.index = static_cast<std::int32_t>(schedule_.stretches.size());
-      schedule_.stretches.push_back({std::max(0, schedule_.micro_batches - 1), in.phase, {}});
+      schedule_.stretches.push_back({std::max(0, schedule_.micro_batches - 1), in.phase, {}, {}});
       schedule_.moves.push_back(move);
     }
-    schedule_.stretches.back().work.push_back(in.label);
+    add_kernel(schedule_.stretches.back(), i);
     return true;
+  }
+
+  void add_kernel(LockstepStretch& stretch, std::size_t i) const {
+    const std::int32_t first = ranks_.front()[i].label;
+    const bool differ =
+        std::ranges::any_of(ranks_, [&](const auto& rank) { return rank[i].label != first; });
+    if (differ && stretch.of_rank.empty()) {
+      stretch.of_rank.assign(ranks_.size(), stretch.work);
+    }
+    stretch.work.push_back(first);
+    for (std::size_t r = 0; r < stretch.of_rank.size(); ++r) {
+      stretch.of_rank[r].push_back(ranks_[r][i].label);
+    }
   }
 
   /// Numbers the collectives that the ranks call together.

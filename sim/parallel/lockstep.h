@@ -30,11 +30,18 @@ struct LockstepMove {
 struct LockstepStretch {
   std::int32_t micro_batch = 0;
   Phase phase = Phase::Other;
-  std::vector<std::int32_t> work;
+  std::vector<std::int32_t> work;  ///< Of rank 0, and of all others where of_rank is empty.
+  /// [rank] Where ranks do different work: the optimizer, whose states they share out.
+  std::vector<std::vector<std::int32_t>> of_rank;
+
+  [[nodiscard]] const std::vector<std::int32_t>& work_of(int rank) const {
+    return of_rank.empty() ? work : of_rank[static_cast<std::size_t>(rank)];
+  }
 };
 
 /// A step in which the hosts of all ranks run the same instructions: the form that
-/// play_lockstep() plays. Ranks differ by how long their work takes, and by which group they meet.
+/// play_lockstep() plays. Ranks differ by which kernels these launch, how long those take, and by
+/// which group they meet.
 struct LockstepSchedule {
   StepProgram program;  ///< Of the collectives; the ranks' instructions are not kept.
   std::vector<LockstepMove> moves;

@@ -55,7 +55,7 @@ struct ParallelFacts {
   /// Its programs are alike from the third step on, so that the recurrence may play them. It does
   /// where they hold nothing that it does not know; see schedule_of().
   bool repeats = false;
-  /// All of its programs are alike, the first one, too, so that play_lockstep() may play them.
+  /// Steps with the same iterations have the same program, so that play_lockstep() may play them.
   bool alike = false;
   std::string fixed_units;        ///< Why no size of buckets changes a step; empty: it does.
   BoundedWork own_work;           ///< For tune.

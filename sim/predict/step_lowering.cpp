@@ -406,6 +406,7 @@ RankStep StepLowering::fold(const PricedBatch& batch,
 LockstepWork StepLowering::fold(std::span<const PricedBatch* const> batches,
                                 std::span<const BatchShape> shapes,
                                 const LockstepSchedule& schedule,
+                                int number,
                                 const CostFactors& factors,
                                 std::span<const RankFactors> ranks) const {
   const bool one_clock = host_is_device();
@@ -424,7 +425,7 @@ LockstepWork StepLowering::fold(std::span<const PricedBatch* const> batches,
     RankFactors& rank = stalls[at(stretch.micro_batch)];
     const std::vector<Duration>& lasting = time[at(stretch.micro_batch)];
     Span span;
-    for (const std::int32_t one : stretch.work) {
+    for (const std::int32_t one : stretch.work_of(number)) {
       Span op = op_span(launch, lasting[at(one)]);
       if (at(one) < model_work_) {
         // What holds up a pass holds up its first op of the model, as in micro_batch().

@@ -124,11 +124,12 @@ class StepLowering {
                               const StepSchedule& schedule,
                               const CostFactors& factors,
                               RankFactors rank) const;
-  /// A step of one rank, folded into the stretches of a schedule, with a batch, its shape and what
-  /// slows it for each micro-batch. Raises InputError as above.
+  /// A step of the rank of that number, folded into the stretches of a schedule, with a batch, its
+  /// shape and what slows it for each micro-batch. Raises InputError as above.
   [[nodiscard]] LockstepWork fold(std::span<const PricedBatch* const> batches,
                                   std::span<const BatchShape> shapes,
                                   const LockstepSchedule& schedule,
+                                  int number,
                                   const CostFactors& factors,
                                   std::span<const RankFactors> ranks) const;
 

@@ -192,27 +192,38 @@ RankWork StepSimulator::rank_work(int rank) {
   return work;
 }
 
-/// Builds the program of this step with numbers of work in place of times, and keeps its schedule.
-void StepSimulator::find_lockstep() {
-  IterationSequence sequence = run_.reduced().iterations();
-  StepWork step = run_.reduced().step_without_work(step_, sequence);
+/// Builds the program of such a step with numbers of work in place of times, once.
+const LockstepSchedule* StepSimulator::lockstep_of(const StepWork& step) {
+  // Draws are of a run that was played before, so that nothing is refused in them.
+  const bool steady = noise_ == nullptr && step_ >= std::max(1, run_.scenario().warmup_steps);
+  const auto known = std::ranges::find_if(known_, [&](const KnownSchedule& one) {
+    return one.iterations == step.iterations && one.steady == steady;
+  });
+  if (known != known_.end()) {
+    return &known->schedule;
+  }
+  StepWork numbered = step;
   for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
-    RankWork& work = step.ranks.emplace_back();
+    RankWork& work = numbered.ranks.emplace_back();
     work.owned_elements = run_.reduced().owned()[at(rank)];
     work.micro_batches.assign(step.iterations.size(), run_.pricer().numbered(run_.batch(0).shape));
   }
   run_.pricer().begin_step(step_);
   const StepPrices prices = run_.pricer().numbered_prices(factors_, common_);
-  lockstep_ = lockstep_schedule(run_.reduced().program(prices, step));
-  in_lockstep_ = lockstep_.has_value();
+  std::optional<LockstepSchedule> schedule =
+      lockstep_schedule(run_.reduced().program(prices, numbered));
+  if (!schedule) {
+    return nullptr;
+  }
+  known_.push_back({step.iterations, steady, std::move(*schedule)});
+  return &known_.back().schedule;
 }
 
 std::optional<StepTimeline> StepSimulator::play_lockstep_schedule() {
-  // Some prices of the steps before are refused from here on; draws are of a run that was played.
-  const bool refuses = noise_ == nullptr && step_ == std::max(1, run_.scenario().warmup_steps);
-  if (step_ == 0 || refuses) {
-    find_lockstep();
-  }
+  IterationSequence following = iterations_;
+  const LockstepSchedule* schedule =
+      lockstep_of(run_.reduced().step_without_work(step_, following));
+  in_lockstep_ = schedule != nullptr;
   if (!in_lockstep_) {
     return std::nullopt;
   }
@@ -230,22 +241,22 @@ std::optional<StepTimeline> StepSimulator::play_lockstep_schedule() {
       shapes.push_back(run_.batch(batch).shape);
       factors.push_back(factors_of(batch, rank, slowness));
     }
-    ranks.push_back(run_.pricer().fold(batches, shapes, *lockstep_, factors_, factors));
+    ranks.push_back(run_.pricer().fold(batches, shapes, *schedule, rank, factors_, factors));
     if (run_.differs_by(Change::NoData)) {
       ranks.back().data.assign(micro, Duration::zero());
     }
   }
-  const std::vector<Duration> transfers = drawn_transfers(lockstep_->program.program);
+  const std::vector<Duration> transfers = drawn_transfers(schedule->program.program);
   const auto played =
-      play_lockstep(*lockstep_, ranks, transfers, run_.reduced().engine_rules(factors_), clocks_);
+      play_lockstep(*schedule, ranks, transfers, run_.reduced().engine_rules(factors_), clocks_);
   if (!played) {
     if (noise_ != nullptr) {
       *noise_ = *before;  // The engine draws the same.
     }
     return std::nullopt;
   }
-  (void)run_.reduced().step_without_work(step_, iterations_);
-  return timeline_of(*played, lockstep_->program);
+  iterations_ = following;
+  return timeline_of(*played, schedule->program);
 }
 
 /// [collective] How long its transfer takes in this step.

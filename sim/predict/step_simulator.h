@@ -11,8 +11,8 @@
 namespace stepsim {
 
 /// Plays the steps of a run one after another. Steps of plain runs are played by the recurrence,
-/// without noise: a DrawPlayer has that. Those of sharded training are played in lockstep where
-/// they may be, and all others by the engine.
+/// without noise: a DrawPlayer has that. Others are played in lockstep where they may be, and the
+/// rest by the engine.
 class StepSimulator {
  public:
   /// `factors`: errors of the costs; `common`: a factor on all of them; `noise`: null for none.
@@ -29,11 +29,19 @@ class StepSimulator {
   [[nodiscard]] StepTimeline next(bool record_spans = false);
 
  private:
+  /// What all steps with these iterations play.
+  struct KnownSchedule {
+    std::vector<Iteration> iterations;
+    bool steady = false;  ///< Past the warm-up, where some prices of the steps before are refused.
+    LockstepSchedule schedule;
+  };
+
   [[nodiscard]] StepTimeline play_plain();
   [[nodiscard]] StepTimeline play_program(bool record_spans);
   /// None: the engine has to play this step.
   [[nodiscard]] std::optional<StepTimeline> play_lockstep_schedule();
-  void find_lockstep();
+  /// The schedule of this step; null: its program has none.
+  [[nodiscard]] const LockstepSchedule* lockstep_of(const StepWork& step);
   [[nodiscard]] std::vector<Duration> drawn_transfers(const Program& program);
   [[nodiscard]] RankWork rank_work(int rank);
   [[nodiscard]] MicroBatchWork micro_batch(int rank, int number, double slowness);
@@ -62,7 +70,7 @@ class StepSimulator {
   IterationSequence iterations_;
   StepPrices prices_;
   bool in_lockstep_;
-  std::optional<LockstepSchedule> lockstep_;  ///< Of this step and of those after it.
+  std::vector<KnownSchedule> known_;
   Loader loader_;
 };
 

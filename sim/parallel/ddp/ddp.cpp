@@ -36,6 +36,8 @@ ParallelFacts Ddp::facts(const ParallelJob& job) const {
   // From the third step on every program is like the third one: the buckets were rebuilt by then,
   // and only hooks count steps.
   facts.repeats = job.ddp.hook == CommunicationHook::None;
+  // Ranks that run out of inputs and sparse gradients differ from step to step, too.
+  facts.alike = facts.repeats && job.ddp.join_steps.empty() && !job.model.sparse_embeddings;
   add_bounds(job, facts);
   return facts;
 }

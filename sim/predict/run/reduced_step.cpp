@@ -105,7 +105,7 @@ StepProgram ReducedStep::program(const StepPrices& prices, const StepWork& step)
 
 bool ReducedStep::in_lockstep() const {
   const EngineRules rules = engine_rules({});
-  return facts_.alike && work_is_plain(scenario_) && !rules.interference.active() &&
+  return facts_.alike && !plain() && work_is_plain(scenario_) && !rules.interference.active() &&
          rules.queue_depth == 0 && !pricer_.copies_by_byte();
 }
 

@@ -113,6 +113,18 @@ TEST_CASE("lockstep: a step equals the engine's, whatever the times and clocks")
   }
 }
 
+TEST_CASE("lockstep: a rank may launch another kernel in the place of the others'") {
+  StepProgram program = small_program();
+  program.program.ranks[1][2].label = 7;
+  const auto schedule = lockstep_schedule(program);
+  REQUIRE(schedule);
+  const LockstepStretch& stretch = schedule->stretches.front();
+  CHECK(stretch.work_of(0) == std::vector<std::int32_t>{0, 1});
+  CHECK(stretch.work_of(1) == std::vector<std::int32_t>{7, 1});
+  CHECK(stretch.work_of(2) == stretch.work_of(0));
+  CHECK(schedule->stretches.back().of_rank.empty());
+}
+
 TEST_CASE("lockstep: what it does not know is left to the engine") {
   const auto refused = [](auto change) {
     StepProgram program = small_program();
@@ -121,7 +133,7 @@ TEST_CASE("lockstep: what it does not know is left to the engine") {
   };
   CHECK_FALSE(refused([](Program&) {}));
   // A rank does something else, or more.
-  CHECK(refused([](Program& program) { program.ranks[1][2].label = 1; }));
+  CHECK(refused([](Program& program) { program.ranks[1][2].label = -1; }));
   CHECK(refused([](Program& program) { program.ranks[2].push_back(numbered_work(0)); }));
   // Work with a number has a time of its own, which would be lost.
   CHECK(refused([](Program& program) {

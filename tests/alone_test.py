@@ -19,8 +19,8 @@ import small_runner
 
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 SOME_OR_ALL, *COMPILER = sys.argv[2:]
-CHANGED = 8
-BY_TURNS = 12
+CHANGED = 6
+BY_TURNS = 4
 
 
 def git(*arguments):

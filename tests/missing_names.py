@@ -72,7 +72,8 @@ def missing_libraries(name, seen):
     if "fmt::" in code_of(name) and not any(one.startswith("fmt/") for one in included):
         missing.add("fmt")
     only_named = "nlohmann/json_fwd.hpp" in included and "nlohmann/json.hpp" not in included
-    if only_named and JSON_VALUE.search(code_of(name)):
+    # Maps have such members, too: only who names the type has a JSON value.
+    if only_named and "Json" in code_of(name) and JSON_VALUE.search(code_of(name)):
         missing.add("nlohmann")
     return missing
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <stdexcept>
 #include <utility>
 
 #include "costmodel/base/index.h"
@@ -341,6 +342,26 @@ class LockstepPlayer {
 
 std::optional<LockstepSchedule> lockstep_schedule(StepProgram program) {
   return LockstepReader(std::move(program)).read();
+}
+
+LockstepSchedule retimed(LockstepSchedule schedule, StepProgram first_rank) {
+  first_rank.program.ranks.resize(1);
+  std::optional<LockstepSchedule> timed = lockstep_schedule(std::move(first_rank));
+  const auto same = [](const LockstepMove& a, const LockstepMove& b) { return a.does_as(b); };
+  if (!timed || !std::ranges::equal(timed->moves, schedule.moves, same) ||
+      timed->collectives.size() != schedule.collectives.size()) {
+    throw std::invalid_argument("lockstep: a program of another step");
+  }
+  schedule.moves = std::move(timed->moves);
+  std::vector<Collective>& collectives = schedule.program.program.collectives;
+  for (std::size_t n = 0; n < schedule.collectives.size(); ++n) {
+    const Collective& of_first =
+        timed->program.program.collectives[at(timed->collectives[n].front())];
+    for (const std::int32_t one : schedule.collectives[n]) {
+      collectives[at(one)].transfer = of_first.transfer;
+    }
+  }
+  return schedule;
 }
 
 std::optional<ExecutionTrace> play_lockstep(const LockstepSchedule& schedule,

@@ -23,6 +23,12 @@ struct LockstepMove {
   Duration host{0};
   Duration latency{0};
   Duration work{0};
+
+  /// Whether both are the same but for their times.
+  [[nodiscard]] bool does_as(const LockstepMove& other) const {
+    return kind == other.kind && stream == other.stream && phase == other.phase &&
+           index == other.index;
+  }
 };
 
 /// A stretch of work on one stream: kernels that follow one another, by the numbers that their
@@ -55,6 +61,11 @@ struct LockstepSchedule {
 /// labels and take no time. None: its ranks do different things, or one waits for what it does not
 /// know when it calls, or for a batch from a loader.
 [[nodiscard]] std::optional<LockstepSchedule> lockstep_schedule(StepProgram program);
+
+/// The same schedule under the times of another program of such a step, of which rank 0 is enough:
+/// what the ranks share takes as long for all. Throws std::invalid_argument: its rank 0 does
+/// something else.
+[[nodiscard]] LockstepSchedule retimed(LockstepSchedule schedule, StepProgram first_rank);
 
 /// How long a rank's own work takes in one step.
 struct LockstepWork {

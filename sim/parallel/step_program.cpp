@@ -5,12 +5,14 @@
 #include <string>
 #include <utility>
 
+#include "costmodel/base/index.h"
+
 namespace stepsim {
 namespace {
 
 void check_work(const TrainedModel& model, const StepWork& step) {
-  for (std::size_t r = 0; r < step.ranks.size(); ++r) {
-    const RankWork& rank = step.ranks[r];
+  for (int r = 0; r < step.wanted_ranks(); ++r) {
+    const RankWork& rank = step.ranks[at(r)];
     if (rank.micro_batches.size() != step.iterations.size() || step.iterations.empty()) {
       throw std::invalid_argument(
           "step: rank " + std::to_string(r) + " has " + std::to_string(rank.micro_batches.size()) +

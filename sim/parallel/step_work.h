@@ -104,6 +104,12 @@ struct StepWork {
   double sparse_bytes = 0;
   bool joining = false;  ///< Inside join(): ranks may run out of inputs.
   bool last_of_join = false;
+  bool first_rank_only = false;  ///< The program of rank 0 is all that is wanted.
+
+  /// The ranks of which a program is wanted: those before this one.
+  [[nodiscard]] int wanted_ranks() const {
+    return first_rank_only ? 1 : static_cast<int>(ranks.size());
+  }
 };
 
 }  // namespace stepsim

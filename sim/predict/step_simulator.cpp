@@ -192,30 +192,45 @@ RankWork StepSimulator::rank_work(int rank) {
   return work;
 }
 
-/// Builds the program of such a step with numbers of work in place of times, once.
-const LockstepSchedule* StepSimulator::lockstep_of(const StepWork& step) {
-  // Draws are of a run that was played before, so that nothing is refused in them.
+const LockstepSchedule* StepSimulator::lockstep_of(StepWork step) {
+  // Some prices of the warm-up are refused after it; draws are of a run that was played before.
   const bool steady = noise_ == nullptr && step_ >= std::max(1, run_.scenario().warmup_steps);
-  const auto known = std::ranges::find_if(known_, [&](const KnownSchedule& one) {
-    return one.iterations == step.iterations && one.steady == steady;
-  });
-  if (known != known_.end()) {
-    return &known->schedule;
+  if (steady != known_steady_) {
+    known_.clear();
+    known_steady_ = steady;
   }
-  StepWork numbered = step;
+  const auto found = [&](const std::vector<KnownSchedule>& schedules) {
+    const auto known = std::ranges::find(schedules, step.iterations, &KnownSchedule::iterations);
+    return known != schedules.end() ? &known->schedule : nullptr;
+  };
+  if (const LockstepSchedule* known = found(known_)) {
+    return known;
+  }
+  std::vector<KnownSchedule>& of_run = run_.reduced().schedules();
+  const LockstepSchedule* other_times = found(of_run);
+  step.first_rank_only = other_times != nullptr;
+  // Kernels have numbers of work in place of times.
+  const MicroBatchWork numbered = run_.pricer().numbered(run_.batch(0).shape);
   for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
-    RankWork& work = numbered.ranks.emplace_back();
+    RankWork& work = step.ranks.emplace_back();
     work.owned_elements = run_.reduced().owned()[at(rank)];
-    work.micro_batches.assign(step.iterations.size(), run_.pricer().numbered(run_.batch(0).shape));
+    if (rank < step.wanted_ranks()) {
+      work.micro_batches.assign(step.iterations.size(), numbered);
+    }
   }
   run_.pricer().begin_step(step_);
   const StepPrices prices = run_.pricer().numbered_prices(factors_, common_);
-  std::optional<LockstepSchedule> schedule =
-      lockstep_schedule(run_.reduced().program(prices, numbered));
+  StepProgram program = run_.reduced().program(prices, step);
+  if (other_times != nullptr) {
+    known_.push_back({step.iterations, retimed(*other_times, std::move(program))});
+    return &known_.back().schedule;
+  }
+  std::optional<LockstepSchedule> schedule = lockstep_schedule(std::move(program));
   if (!schedule) {
     return nullptr;
   }
-  known_.push_back({step.iterations, steady, std::move(*schedule)});
+  of_run.push_back({step.iterations, *schedule});
+  known_.push_back({std::move(step.iterations), std::move(*schedule)});
   return &known_.back().schedule;
 }
 

@@ -29,19 +29,12 @@ class StepSimulator {
   [[nodiscard]] StepTimeline next(bool record_spans = false);
 
  private:
-  /// What all steps with these iterations play.
-  struct KnownSchedule {
-    std::vector<Iteration> iterations;
-    bool steady = false;  ///< Past the warm-up, where some prices of the steps before are refused.
-    LockstepSchedule schedule;
-  };
-
   [[nodiscard]] StepTimeline play_plain();
   [[nodiscard]] StepTimeline play_program(bool record_spans);
   /// None: the engine has to play this step.
   [[nodiscard]] std::optional<StepTimeline> play_lockstep_schedule();
   /// The schedule of this step; null: its program has none.
-  [[nodiscard]] const LockstepSchedule* lockstep_of(const StepWork& step);
+  [[nodiscard]] const LockstepSchedule* lockstep_of(StepWork step);
   [[nodiscard]] std::vector<Duration> drawn_transfers(const Program& program);
   [[nodiscard]] RankWork rank_work(int rank);
   [[nodiscard]] MicroBatchWork micro_batch(int rank, int number, double slowness);
@@ -70,7 +63,8 @@ class StepSimulator {
   IterationSequence iterations_;
   StepPrices prices_;
   bool in_lockstep_;
-  std::vector<KnownSchedule> known_;
+  std::vector<KnownSchedule> known_;  ///< With this draw's times.
+  bool known_steady_ = false;         ///< Whether they are of steps after the warm-up.
   Loader loader_;
 };
 

@@ -120,7 +120,7 @@ template <typename Builder>
 [[nodiscard]] StepProgram built_program(const StepContext& context) {
   StepProgram result = empty_program(context.model, context.step);
   CollectiveLog log(context.prices, result);
-  for (int rank = 0; rank < context.ranks; ++rank) {
+  for (int rank = 0; rank < context.step.wanted_ranks(); ++rank) {
     Builder(context, log, result, rank).build();
   }
   return result;

@@ -7,6 +7,7 @@
 #include "costmodel/network/collective_pricer.h"
 #include "costmodel/records/profile.h"
 #include "sim/engine/engine.h"
+#include "sim/parallel/lockstep.h"
 #include "sim/parallel/parallelism.h"
 #include "sim/parallel/step_schedule.h"
 #include "sim/predict/run/planned_run.h"
@@ -20,6 +21,12 @@ namespace stepsim {
 struct PlainStep {
   StepSchedule schedule;
   std::vector<double> all_reduce;  ///< [bucket] seconds.
+};
+
+/// What all steps with these iterations play.
+struct KnownSchedule {
+  std::vector<Iteration> iterations;
+  LockstepSchedule schedule;
 };
 
 /// The third stage of a run: how a step's gradients are reduced. It has the buckets, the schedules
@@ -54,6 +61,9 @@ class ReducedStep {
   /// The first step and all others; empty unless plain().
   [[nodiscard]] const std::vector<PlainStep>& plain_steps() const { return plain_steps_; }
 
+  /// The schedules that were met so far: those of other draws differ by their times alone.
+  [[nodiscard]] std::vector<KnownSchedule>& schedules() { return schedules_; }
+
   [[nodiscard]] EngineRules engine_rules(const CostFactors& factors) const;
   [[nodiscard]] IterationSequence iterations() const;
   /// Describes what all ranks have in common in a step, without their work, and advances
@@ -74,6 +84,7 @@ class ReducedStep {
   StepHost host_;
   std::vector<double> spread_;
   std::vector<PlainStep> plain_steps_;
+  std::vector<KnownSchedule> schedules_;
 };
 
 }  // namespace stepsim

@@ -55,8 +55,11 @@ struct ParallelFacts {
   /// Its programs are alike from the third step on, so that the recurrence may play them. It does
   /// where they hold nothing that it does not know; see schedule_of().
   bool repeats = false;
-  /// Steps with the same iterations have the same program, so that play_lockstep() may play them.
+  /// Steps with the same iterations have the same program, but for those of `first_steps`, so that
+  /// play_lockstep() may play them.
   bool alike = false;
+  /// The first steps whose programs differ from those that follow, where these are alike.
+  int first_steps = 0;
   std::string fixed_units;        ///< Why no size of buckets changes a step; empty: it does.
   BoundedWork own_work;           ///< For tune.
   UnitCount host_units;           ///< StepPrices::unit_host is spent on these.
@@ -126,6 +129,12 @@ class Parallelism {
   }
   /// What a sweep over its units of communication is asked for; empty: those are DDP's buckets.
   [[nodiscard]] virtual std::string_view units_sweep() const { return {}; }
+  /// What the user of a prediction should know of how it was simulated, beside prices; sentences
+  /// without a full stop.
+  [[nodiscard]] virtual std::vector<std::string> assumptions(const ParallelJob& job) const {
+    (void)job;
+    return {};
+  }
   /// What the header of a plan says of it, for those who train by the plan.
   [[nodiscard]] virtual PlanDdp plan_header(const ParallelJob& job) const {
     (void)job;

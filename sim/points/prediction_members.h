@@ -60,6 +60,7 @@ STEPSIM_MEMBERS(BelowHostFloor, tensors, costs_ms, priced_ms, host_low_ms, host_
 STEPSIM_MEMBERS(CollectiveNotMeasured, origin)
 STEPSIM_MEMBERS(PricesNotMeasured, origin)
 STEPSIM_MEMBERS(UnitHostAssumed, forward_ms, backward_ms, optimizer_ms)
+STEPSIM_MEMBERS(AssumedOfKind, text)
 STEPSIM_MEMBERS(RecordedBesideOthers, slowed)
 STEPSIM_MEMBERS(CostsNothing, launches, interference)
 STEPSIM_MEMBERS(OtherSettings, differences)

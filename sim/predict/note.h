@@ -137,14 +137,19 @@ struct UnitHostAssumed {
   double optimizer_ms = 0;
 };
 
-/// A fact that the user of a prediction should know. Reports put it into words
-/// (sim/report/notes.h).
+/// What a kind of parallelism says of how it is simulated; see Parallelism::assumptions().
+struct AssumedOfKind {
+  std::string text;
+};
+
 /// Keys of [ddp] that were chosen, and mean nothing to the kind of parallelism.
 struct KeysOfBuckets {
   std::string kind;
   std::vector<std::string> keys;
 };
 
+/// A fact that the user of a prediction should know. Reports put it into words
+/// (sim/report/notes.h).
 using Note = std::variant<KeysOfBuckets,
                           SizesBeyondMeasured,
                           SizesNotMeasured,
@@ -166,6 +171,7 @@ using Note = std::variant<KeysOfBuckets,
                           OptimizerOfAdamw,
                           ActivationsNotCounted,
                           RecordedBesideOthers,
-                          UnitHostAssumed>;
+                          UnitHostAssumed,
+                          AssumedOfKind>;
 
 }  // namespace stepsim

@@ -241,6 +241,9 @@ void add_notes(const Run& run, Prediction& prediction) {
   }
   add_price_notes(run, notes);
   add_unit_host(run, notes);
+  for (std::string& text : run.scenario().parallel->assumptions(parallel_job(run.scenario()))) {
+    notes.emplace_back(AssumedOfKind{std::move(text)});
+  }
   add_keys_of_buckets(run, notes);
   if (auto differences = other_settings(run.scenario(), run.profile()); !differences.empty()) {
     notes.emplace_back(OtherSettings{std::move(differences)});

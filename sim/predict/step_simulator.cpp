@@ -199,8 +199,11 @@ const LockstepSchedule* StepSimulator::lockstep_of(StepWork step) {
     known_.clear();
     known_steady_ = steady;
   }
+  const int number = std::min(step_, run_.reduced().facts().first_steps);
   const auto found = [&](const std::vector<KnownSchedule>& schedules) {
-    const auto known = std::ranges::find(schedules, step.iterations, &KnownSchedule::iterations);
+    const auto known = std::ranges::find_if(schedules, [&](const KnownSchedule& one) {
+      return one.number == number && one.iterations == step.iterations;
+    });
     return known != schedules.end() ? &known->schedule : nullptr;
   };
   if (const LockstepSchedule* known = found(known_)) {
@@ -222,15 +225,15 @@ const LockstepSchedule* StepSimulator::lockstep_of(StepWork step) {
   const StepPrices prices = run_.pricer().numbered_prices(factors_, common_);
   StepProgram program = run_.reduced().program(prices, step);
   if (other_times != nullptr) {
-    known_.push_back({step.iterations, retimed(*other_times, std::move(program))});
+    known_.push_back({number, step.iterations, retimed(*other_times, std::move(program))});
     return &known_.back().schedule;
   }
   std::optional<LockstepSchedule> schedule = lockstep_schedule(std::move(program));
   if (!schedule) {
     return nullptr;
   }
-  of_run.push_back({step.iterations, *schedule});
-  known_.push_back({std::move(step.iterations), std::move(*schedule)});
+  of_run.push_back({number, step.iterations, *schedule});
+  known_.push_back({number, std::move(step.iterations), std::move(*schedule)});
   return &known_.back().schedule;
 }
 

@@ -154,6 +154,7 @@ struct Words {
         note.backward_ms,
         note.optimizer_ms);
   }
+  std::string operator()(const AssumedOfKind& note) const { return note.text; }
   std::string operator()(const PricesNotMeasured& note) const {
     return "prices of compute: " + printable(note.origin, std::string::npos);
   }

@@ -25,6 +25,7 @@ struct PlainStep {
 
 /// What all steps with these iterations play.
 struct KnownSchedule {
+  int number = 0;  ///< Of one of ParallelFacts::first_steps; that many: of those that follow.
   std::vector<Iteration> iterations;
   LockstepSchedule schedule;
 };

@@ -38,6 +38,7 @@ SIM = [
     "sim/parallel/ddp/hooks",
     "sim/parallel/fsdp2",
     "sim/parallel/fsdp1",
+    "sim/parallel/zero",
     "sim/parallel/fsdp",
     "sim/scenario",
     "sim/predict",

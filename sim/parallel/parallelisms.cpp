@@ -8,12 +8,14 @@ namespace stepsim {
 
 // A row a kind: the declaration of what its folder defines, and its place in the list.
 const Parallelism& ddp();
+const Parallelism& deepspeed_zero();
 const Parallelism& fsdp1();
 const Parallelism& fsdp2();
 const Parallelism& zero3();
 
 std::span<const Parallelism* const> parallelisms() {
-  static const std::array<const Parallelism*, 4> kKinds = {&ddp(), &fsdp2(), &fsdp1(), &zero3()};
+  static const std::array<const Parallelism*, 5> kKinds = {
+      &ddp(), &fsdp2(), &fsdp1(), &deepspeed_zero(), &zero3()};
   return kKinds;
 }
 

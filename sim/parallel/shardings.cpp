@@ -8,7 +8,8 @@
 namespace stepsim {
 namespace {
 
-const std::array<std::string, 6> kNames = {"ddp", "zero1", "zero2", "fsdp2", "hsdp", "fsdp1"};
+const std::array<std::string, 7> kNames = {
+    "ddp", "zero1", "zero2", "fsdp2", "hsdp", "fsdp1", "zero"};
 
 }  // namespace
 
@@ -26,6 +27,9 @@ std::vector<std::pair<std::string, std::string>> sharding_settings(const std::st
   }
   if (name == "fsdp1") {
     return {{"parallel.kind", "fsdp1"}, {"parallel.units", "\"blocks\""}};
+  }
+  if (name == "zero") {
+    return {{"parallel.kind", "zero"}};
   }
   return {{"parallel.kind", "fsdp2"},
           {"parallel.reshard_after_forward", name == "zero2" ? "\"false\"" : "\"default\""},

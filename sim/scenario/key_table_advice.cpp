@@ -17,6 +17,9 @@ struct OtherName {
 constexpr std::string_view kFsdp =
     "FSDP is a kind of parallelism: write parallel.kind = \"fsdp2\" (fully_shard) or \"fsdp1\" "
     "(FullyShardedDataParallel); their keys are those of [parallel]";
+constexpr std::string_view kZero =
+    "DeepSpeed's ZeRO-3 is parallel.kind = \"zero\", with its keys, such as "
+    "stage3_prefetch_bucket_size, in [parallel]; stages 1 and 2 are ddp.zero_stage";
 constexpr std::string_view kNoOffload =
     "offload to the host is not simulated; leave it out, and shards and the optimizer stay on the "
     "device";
@@ -30,7 +33,32 @@ const std::vector<OtherName>& other_keys() {
        "the strategy is parallel.kind: \"ddp\" (NO_SHARD), \"fsdp1\", which has sharding_strategy, "
        "or "
        "\"fsdp2\", with reshard_after_forward = false (SHARD_GRAD_OP) or replicas (HYBRID_SHARD)"},
-      {{"deepspeed", "zero", "zero_optimization", "stage"}, "ZeRO is ddp.zero_stage = 1, 2 or 3"},
+      {{"deepspeed", "zero", "zero_optimization", "stage", "zero3", "ds_config"}, kZero},
+      {{"stage3_prefetch_bucket_size",
+        "stage3_param_persistence_threshold",
+        "stage3_max_live_parameters",
+        "stage3_max_reuse_distance",
+        "reduce_bucket_size",
+        "overlap_comm"},
+       "it is DeepSpeed's: write it in [parallel], beside kind = \"zero\""},
+      {{"prefetch_bucket_size", "stage3_prefetch_bucket"},
+       "write parallel.stage3_prefetch_bucket_size, beside kind = \"zero\""},
+      {{"param_persistence_threshold"},
+       "write parallel.stage3_param_persistence_threshold, beside kind = \"zero\""},
+      {{"max_live_parameters"},
+       "write parallel.stage3_max_live_parameters, beside kind = \"zero\""},
+      {{"max_reuse_distance"}, "write parallel.stage3_max_reuse_distance, beside kind = \"zero\""},
+      {{"allgather_bucket_size", "allgather_partitions"},
+       "stages 1 and 2 of DeepSpeed have it; stage 3 gathers by "
+       "parallel.stage3_prefetch_bucket_size"},
+      {{"contiguous_gradients", "reduce_scatter", "round_robin_gradients", "sub_group_size"},
+       "DeepSpeed's stage 3 is simulated with its default; leave it out"},
+      {{"stage3_model_persistence_threshold", "stage3_gather_16bit_weights_on_model_save"},
+       "a step is the same without it here; leave it out"},
+      {{"zero_hpz_partition_size", "hpz_partition_size"},
+       "ZeRO++'s hpZ is like parallel.kind = \"fsdp2\" with reshard_after_forward = that integer"},
+      {{"zero_quantized_weights", "zero_quantized_gradients"},
+       "ZeRO++'s quantised collectives are not simulated; leave it out"},
       {{"mesh", "device_mesh", "mesh_shape", "mesh_dims", "dp_mesh_dims"},
        "the mesh is replicas x shards: write parallel.replicas; the shards are the ranks over "
        "them"},
@@ -44,7 +72,13 @@ const std::vector<OtherName>& other_keys() {
         "data_parallel_shard_degree",
         "sharding_group_size"},
        "the shard ranks are the ranks over parallel.replicas: write replicas"},
-      {{"offload", "cpu_offload", "offload_policy", "offload_params", "cpu_offload_policy"},
+      {{"offload",
+        "cpu_offload",
+        "offload_policy",
+        "offload_params",
+        "cpu_offload_policy",
+        "offload_optimizer",
+        "offload_param"},
        kNoOffload}};
   return kKeys;
 }
@@ -100,7 +134,8 @@ const std::vector<OtherName>& other_kinds() {
       {{"zero2", "zero-2"},
        "write \"fsdp2\" and reshard_after_forward = false, or \"ddp\" and ddp.zero_stage = 2"},
       {{"zero1", "zero-1", "zeroredundancyoptimizer"}, "write \"ddp\" and ddp.zero_stage = 1"},
-      {{"zero-3", "deepspeed"}, "write \"zero3\""},
+      {{"zero-3", "zero_3", "deepspeed", "stage3", "deepspeedplugin"},
+       "write \"zero\", DeepSpeed's ZeRO-3"},
       {{"no_shard", "distributeddataparallel", "replicate"}, "write \"ddp\""}};
   return kKinds;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -76,6 +77,21 @@ std::int64_t replicas_on_nodes(const TomlReader& table, const OwnKey& key, const
   return ranks.nodes();
 }
 
+/// An integer, which may be written as 5e7.
+std::int64_t read_own_integer(const TomlReader& table, const OwnKey& key) {
+  constexpr double kExact = 1LL << 53;
+  const TomlValue& value = table.value(key.name);
+  if (value.kind != TomlValue::Kind::Real || std::abs(value.real) > kExact ||
+      std::trunc(value.real) != value.real) {
+    return table.integer(key.name, key.least, key.most);
+  }
+  const auto whole = static_cast<std::int64_t>(value.real);
+  if (whole < key.least || whole > key.most) {
+    table.fail(key.name, fmt::format("{} is too {}", whole, whole < key.least ? "small" : "large"));
+  }
+  return whole;
+}
+
 OwnValue read_own(const TomlReader& table, const OwnKey& key, const Scenario& scenario) {
   return std::visit(
       [&](const auto& fallback) -> OwnValue {
@@ -89,7 +105,7 @@ OwnValue read_own(const TomlReader& table, const OwnKey& key, const Scenario& sc
             return replicas_on_nodes(table, key, scenario.placement);
           }
           return is_text && key.meant ? std::int64_t{std::stoll(read_own_text(table, key))}
-                                      : table.integer(key.name, key.least, key.most);
+                                      : read_own_integer(table, key);
         } else if constexpr (std::is_same_v<Value, Bytes>) {
           return table.bytes(key.name);
         } else {
@@ -107,7 +123,8 @@ bool is_default_elsewhere(const std::string& name,
     const std::vector<OwnKey> keys = kind->keys();
     const auto key = std::ranges::find(keys, name, &OwnKey::name);
     try {
-      return key != keys.end() && read_own(table, *key, scenario) == key->fallback;
+      return key != keys.end() && !key->tells_kind &&
+             read_own(table, *key, scenario) == key->fallback;
     } catch (const InputError&) {
       return false;  // It is no value of that kind's.
     }

@@ -10,8 +10,8 @@ class Zero3 : public Ddp {
  public:
   [[nodiscard]] std::string_view name() const override { return "zero3"; }
   [[nodiscard]] std::string meaning() const override {
-    return "parameters are sharded, too, and gathered layer by layer; `ddp.zero_stage = 3` is the "
-           "same";
+    return "parameters are sharded, too, and gathered layer by layer, as by no library; "
+           "`ddp.zero_stage = 3` is the same";
   }
   [[nodiscard]] std::optional<KeyRefusal> refusal(const ParallelJob& job) const override;
   [[nodiscard]] ParallelFacts facts(const ParallelJob& job) const override;

@@ -99,6 +99,7 @@ std::vector<KeyChange> shape_changes() {
 std::vector<KeyChange> block_changes() {
   const Overrides fsdp2 = {"parallel.kind=fsdp2"};
   const Overrides fsdp1 = {"parallel.kind=fsdp1"};
+  const Overrides zero = {"parallel.kind=zero"};
   const Overrides power_sgd = {"model={kind=\"blocks\", tensors=\"" + test::source_root() +
                                    "/scenarios/published/resnet50.csv\"}",
                                "ddp.communication_hook={kind=\"power_sgd\", start_iteration=0}"};
@@ -220,6 +221,15 @@ std::vector<KeyChange> block_changes() {
       {"parallel.limit_all_gathers", "false", with(fsdp1, {"host.unit_forward=20 ms"})},
       // These tensors are aligned by themselves.
       {"parallel.use_orig_params", "true", fsdp1, Effect::Nothing},
+      {"parallel.stage", "3", zero, Effect::Nothing},  // It has no other value.
+      {"parallel.stage3_prefetch_bucket_size", "0", zero},
+      {"parallel.stage3_param_persistence_threshold", "100_000_000", zero},
+      {"parallel.stage3_max_live_parameters", "1", zero},
+      {"parallel.stage3_max_reuse_distance", "0", zero},
+      {"parallel.reduce_bucket_size", "1", zero},
+      {"parallel.overlap_comm",
+       "false",
+       with(zero, {"times.copy_bandwidth=10 GB/s", "parallel.reduce_bucket_size=1"})},
       {"ddp.zero_broadcast_by_rank", "true", {"ddp.zero_stage=1"}},
       {"interference.strength", "0.5"},
       {"interference.error", "0.9", {kHalfOfBackward}},

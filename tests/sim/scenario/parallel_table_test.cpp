@@ -84,6 +84,9 @@ TEST_CASE("[parallel]: kinds of others are answered with what to write") {
         "unknown value 'zero2'; write \"fsdp2\" and reshard_after_forward = false, or \"ddp\" and "
         "ddp.zero_stage = 2");
   CHECK(kind("zero1") == "unknown value 'zero1'; write \"ddp\" and ddp.zero_stage = 1");
+  for (const std::string name : {"deepspeed", "DeepSpeed", "ZeRO-3", "stage3"}) {
+    CHECK(kind(name) == "unknown value '" + name + "'; write \"zero\", DeepSpeed's ZeRO-3");
+  }
 }
 
 TEST_CASE("[parallel], [ddp]: keys of others are answered with what to write") {
@@ -197,4 +200,52 @@ TEST_CASE("[parallel]: what fsdp2 cannot do is said, with what to do instead") {
         std::string::npos);
   CHECK(fsdp2_refused({"parallel.accumulation=no_all_reduce"}) ==
         "\"no_all_reduce\" needs replicas");
+}
+
+TEST_CASE("[parallel]: DeepSpeed's keys are read as in its configuration, and only beside it") {
+  const auto zero = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), "parallel.kind=zero");
+    return refused(overrides);
+  };
+  const auto read = [](const std::string& text) {
+    return parse_scenario(test::kScenarioText,
+                          "s.toml",
+                          std::vector<std::string>{"parallel.kind=zero",
+                                                   "parallel.reduce_bucket_size=" + text})
+        .parallel_values.integer("reduce_bucket_size");
+  };
+  CHECK(read("5e7") == 50'000'000);
+  CHECK(read("16777216") == 16'777'216);
+  const auto bucket = [&](const std::string& text) {
+    return zero({"parallel.reduce_bucket_size=" + text});
+  };
+  CHECK(bucket("0") == "0 is too small; expected at least 1");
+  CHECK(bucket("0.0") == "0 is too small");
+  CHECK(bucket("1.5").find("an integer") != std::string::npos);
+  CHECK(bucket("auto") ==
+        "\"auto\" is transformers': hidden_size * hidden_size; write that number");
+  CHECK(bucket("large") == "'large': expected a number of elements, such as 50000000");
+  CHECK(zero({"parallel.stage3_param_persistence_threshold=auto"}).find("10 * hidden_size") !=
+        std::string::npos);
+  CHECK(zero({"parallel.stage=3"}) == "no error");
+  CHECK(zero({"parallel.stage=2"}) ==
+        "2 is not simulated as DeepSpeed runs it; write kind = \"ddp\" and ddp.zero_stage = 2");
+  CHECK(zero({"parallel.stage=0"}) == "0 shards nothing: write kind = \"ddp\"");
+  CHECK(zero({"ddp.zero_stage=2"}) == "belongs to DDP; zero is stage 3 by itself");
+  CHECK(fsdp2_refused({"parallel.stage3_prefetch_bucket_size=5e7"})
+            .ends_with("; it is DeepSpeed's: write it in [parallel], beside kind = \"zero\""));
+  // Nobody who writes one of them means DDP.
+  CHECK(refused({"parallel.stage=3"})
+            .starts_with("does not apply to kind 'ddp'; DeepSpeed's ZeRO-3 is parallel.kind"));
+  const std::string what =
+      "DeepSpeed's ZeRO-3 is parallel.kind = \"zero\", with its keys, such as "
+      "stage3_prefetch_bucket_size, in [parallel]; stages 1 and 2 are ddp.zero_stage";
+  CHECK(refused({"zero_optimization.stage3_prefetch_bucket_size=5e7"}).ends_with(what));
+  CHECK(refused({"ddp.deepspeed=true"}).ends_with(what));
+  CHECK(zero({"parallel.allgather_bucket_size=5e8"})
+            .ends_with("stage 3 gathers by parallel.stage3_prefetch_bucket_size"));
+  CHECK(zero({"parallel.offload_optimizer=cpu"}).find("offload to the host is not simulated") !=
+        std::string::npos);
+  CHECK(zero({"parallel.zero_hpz_partition_size=8"}).find("reshard_after_forward") !=
+        std::string::npos);
 }

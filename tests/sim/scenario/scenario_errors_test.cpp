@@ -439,8 +439,8 @@ TEST_CASE("a key that would have no effect is refused, with the reason") {
         "3 contradicts parallel.kind = \"ddp\": leave one of them out");
   CHECK(refused({"parallel.kind=zero3", "ddp.zero_stage=3"}) == "no error");
   CHECK(refused({"parallel.kind=ddp", "ddp.zero_stage=2"}) == "no error");
-  CHECK(refused({"parallel.kind=zero"}) ==
-        "unknown value 'zero'; did you mean 'zero3'? known: ddp, fsdp2, fsdp1, zero3");
+  CHECK(refused({"parallel.kind=zeros"}) ==
+        "unknown value 'zeros'; did you mean 'zero'? known: ddp, fsdp2, fsdp1, zero, zero3");
   const std::string per_parameter = "ddp.bucket_rule=per_parameter";
   CHECK(refused({per_parameter, "ddp.bucket_cap=1 MiB"}) ==
         "has no effect: with bucket_rule = \"per_parameter\" every tensor has a bucket of its own");

@@ -38,7 +38,8 @@ TEST_CASE("shardings: each name is the keys that it stands for") {
     CAPTURE(name);
     const Scenario scenario = sharded_scenario({"parallel=" + name});
     const bool shards = name == "zero2" || name == "fsdp2" || name == "hsdp";
-    CHECK(scenario.parallel->name() == (shards ? "fsdp2" : name == "fsdp1" ? "fsdp1" : "ddp"));
+    const bool is_kind = name == "fsdp1" || name == "zero";
+    CHECK(scenario.parallel->name() == (shards ? "fsdp2" : is_kind ? name : "ddp"));
     CHECK(scenario.ddp.zero_stage == (name == "zero1" ? 1 : 0));
     if (shards) {
       CHECK(scenario.parallel_values.integer("replicas") == (name == "hsdp" ? 2 : 1));

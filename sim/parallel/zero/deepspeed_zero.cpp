@@ -1,6 +1,9 @@
 #include "sim/parallel/zero/deepspeed_zero.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 

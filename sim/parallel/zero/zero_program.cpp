@@ -1,6 +1,7 @@
 #include "sim/parallel/zero/zero_program.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "costmodel/base/index.h"

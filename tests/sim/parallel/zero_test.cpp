@@ -289,16 +289,21 @@ TEST_CASE("zero: one rank has no communication and no copies") {
   CHECK(alone.step_us() == 4 * 3000.0);
 }
 
-TEST_CASE("zero: the host waits while three gathers are unfinished, and at the backward's end") {
+TEST_CASE("zero: the host waits while three gathers or reductions are unfinished, and at the end") {
   Chain chain;
   chain.modules = 8;
-  chain.options.prefetch_bucket = 400;
-  chain.options.max_reuse = 0;
-  chain.byte_us = 1;  // A gather is as long as a backward with half of the forward before it.
-  const ZeroStep step = zero_step(chain, 2);
-  // It calls the optimizer after all reductions, which end with the last one.
-  const double gathered_after = 8 * 4 * 4 * chain.byte_us;
-  CHECK(step.host_us() == doctest::Approx(step.step_us() - gathered_after));
+  const auto waits = [&] {
+    const ZeroStep step = zero_step(chain, 0);
+    return std::ranges::count(
+        step.program.program.ranks.front(), Opcode::HostEvent, &Instruction::kind);
+  };
+  // Before all but three of 16 gathers, and for the reduction of all at the end.
+  CHECK(waits() == 13 + 1);
+  chain.options.reduce_bucket = 404;
+  CHECK(waits() == 13 + 5 + 1);
+  // The optimizer is called after the last reduction; four gathers of a bias follow it.
+  const ZeroStep step = zero_step(chain, 0);
+  CHECK(step.host_us() == doctest::Approx(step.step_us() - 8 * 16 * chain.byte_us));
 }
 
 TEST_CASE("zero: on random chains overlap never hurts, nor does bandwidth, nor free copies") {

@@ -298,7 +298,7 @@ StepProgram zero_program(const TrainedModel& model,
   context.gathered = options.param_dtype ? size(*options.param_dtype) : context.stored;
   context.reduced = options.reduce_dtype ? size(*options.reduce_dtype) : context.gathered;
   CollectiveLog log(prices, result);
-  for (int rank = 0; rank < static_cast<int>(step.ranks.size()); ++rank) {
+  for (int rank = 0; rank < step.wanted_ranks(); ++rank) {
     // Ranks do the same.
     result.program.ranks[at(rank)].reserve(result.program.ranks.front().size());
     ZeroRankProgram(context, log, result, rank).build();

@@ -170,6 +170,7 @@ class _Step:
         self.start, self.entered, self.end = start, entered, None  # start: end of the step before
         self.passes = []  # [begin, end] of each backward
         self.buckets = []  # [bytes, launch, end, its pass], in the order of the launches
+        self.gathers = []  # [unit, begin, end, its pass], in the order of the forward
         self.lengths = []
         self.batches = []  # (samples, max_length) of each micro-batch
         self.max_length = self.padded_tokens = 0
@@ -209,7 +210,7 @@ class _Step:
         def between(begin, end):
             return round(max(0.0, clock.milliseconds(begin, end)), 5)
 
-        start = self.start
+        start, on_host = self.start, isinstance(clock, _HostClock)
         row = {
             **{"repeat": self.repeat, "step": self.number, "rank": rank},
             **{"samples": len(self.lengths), "max_length": self.max_length},
@@ -229,7 +230,7 @@ class _Step:
         row["optimizer_ms"] = between(ends[-1], self.end)
         row["step_ms"] = between(start, self.end)
         row.update(self._own_times(clock, ends))
-        if not isinstance(clock, _HostClock):
+        if not on_host:
             row["lag_ms"] = clock.lag_milliseconds(row["start_ms"] + row["step_ms"], self.end)
         if self.peak_memory is not None:
             row["peak_memory_bytes"] = self.peak_memory
@@ -245,6 +246,13 @@ class _Step:
             for size, launch, end, _ in self.buckets
             if end is not None
         ]
+        gathers = [one for one in self.gathers if one[2] is not None]
+        if gathers:
+            row["gathers"] = [
+                {"unit": unit, "launch_ms": between(start, begin), "end_ms": between(start, end)}
+                | ({"cpu_ms": clock.cpu_milliseconds(begin, end)} if on_host else {})
+                for unit, begin, end, _ in gathers
+            ]
         return row
 
 
@@ -259,9 +267,10 @@ class Recorder:
         warmup_steps: How many steps at the beginning readers should leave out of means.
         reset_peak_memory: With CUDA, call reset_peak_memory_stats() before each step, so that
             peak_memory_bytes is the step's own peak; otherwise it is the highest so far.
-        model: The module that trains, in DistributedDataParallel when there are several ranks. Its
-            parameters and DDP's settings are written, so that the record describes the model, and
-            bucket times are recorded as by watch().
+        model: The module that trains, in DistributedDataParallel or under fully_shard when there are
+            several ranks. Its parameters and DDP's or fully_shard's settings are written, so that the
+            record describes the model, and bucket times are recorded as by watch(); of fully_shard's
+            units the time from the call of each in a forward to its parameters' being there.
         optimizer: Its kind and settings are written.
         loader: The DataLoader; its batch size, workers and sampler settings are written.
         bucket_times: Calls watch(model), unless DDP keeps gradients as views of the buckets. It
@@ -295,6 +304,7 @@ class Recorder:
         self._header.update(notes or {})
         self._on_row = on_row or (lambda row: None)
         self._described = (model, optimizer, loader)
+        self._sharding = None  # What the header says of fully_shard.
         self._autocast = None  # The dtype of the first forward's autocast.
         self._reset_peak_memory = reset_peak_memory
         self._file = self._clock = None
@@ -316,9 +326,46 @@ class Recorder:
             self._autocast = _autocast_dtype()
 
         handle = model.register_forward_pre_hook(first_forward)
+        # Told now, while the parameters are sharded: between the passes those of the root are not.
+        units = _fsdp_units(model)
+        if units:
+            self._sharding = _described_sharding(model, units)
+            self._watch_units(units)
         # The hook rounds differently from DDP when gradients are views of the buckets.
         if bucket_times and _is_ddp(model) and not model.gradient_as_bucket_view:
             self.watch(model)
+
+    def _watch_units(self, units):
+        """Marks the begin and the end of what fully_shard does before a unit's forward: its hooks,
+        the gather, the copies around it. The first hook is put before its own, the last one behind."""
+        for number, (modules, _) in enumerate(units):
+            for _, module in modules:
+
+                def begins(_module, _inputs, number=number):
+                    self._unit_begins(number)
+
+                def ends(_module, _inputs, number=number):
+                    self._unit_ends(number)
+
+                module.register_forward_pre_hook(begins, prepend=True)
+                module.register_forward_pre_hook(ends)
+
+    @_harmless
+    def _unit_begins(self, unit):
+        _refuse_comm_debug_mode()
+        step = self._step
+        if step is None or (step.passes and step.passes[-1][1] is None):
+            return  # An evaluation, or a recomputation in the backward.
+        # A list's other modules find their parameters there.
+        if all(one[0] != unit or one[3] != len(step.passes) for one in step.gathers):
+            step.gathers.append([unit, self._clock.now(), None, len(step.passes)])
+
+    @_harmless
+    def _unit_ends(self, unit):
+        if self._step is not None and self._step.gathers:
+            last = self._step.gathers[-1]
+            if last[0] == unit and last[2] is None:
+                last[2] = self._clock.now()
 
     @contextlib.contextmanager
     def step(self, lengths=None, max_length=None, padded_tokens=None):
@@ -506,6 +553,8 @@ class Recorder:
         """Writes the first line when the first step has ended, since its forward tells autocast."""
         model, optimizer, loader = self._described
         self._header.update(_description(model, optimizer, loader, self._autocast))
+        if self._sharding is not None:
+            self._header["parallel"] = self._sharding
         self._write(self._header)
         self._header = self._described = None
 
@@ -548,6 +597,140 @@ class Recorder:
 
 def _is_ddp(model):
     return dist is not None and isinstance(model, torch.nn.parallel.DistributedDataParallel)
+
+
+def _fsdp_units(model):
+    """Returns fully_shard's units, the model's own first where it has one: [([(name, module), ...],
+    the unit's state)], modules of one call together. The state is None where PyTorch hides it; each
+    module then counts as a unit. Empty where fully_shard was not applied or is not known."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # Loaded by whoever has called fully_shard.
+    kind = getattr(fsdp, "FSDPModule", None)  # Public since 2.6.
+    if kind is None:
+        kind = getattr(sys.modules.get("torch.distributed._composable.fsdp"), "FSDPModule", None)
+    if kind is None:
+        return []
+    units = {}
+    for name, module in model.named_modules():
+        if isinstance(module, kind):
+            state = None
+            with contextlib.suppress(Exception):
+                state = module._get_fsdp_state()  # pylint: disable=protected-access
+            units.setdefault(id(module if state is None else state), ([], state))[0].append((name, module))
+    return list(units.values())
+
+
+def _units_text(units):
+    """Returns the units below the model as a scenario's parallel.units takes them."""
+    calls = [" + ".join(name for name, _ in modules) for modules, _ in units if modules[0][0]]
+    # These words have a meaning of their own there.
+    calls = [one[:-1] + f"[{one[-1]}]" if one in ("blocks", "ends", "model") else one for one in calls]
+    return "; ".join(calls) if calls else "model"
+
+
+def _unit_settings(state):
+    """Returns what a unit's private state says: what it does after its forward (None: as fully_shard
+    chooses, True, False, or the ranks of a slice), the types that it was given, whether its
+    parameters lie on the host, and its mesh as (replicas, shards). Raises whatever comes of
+    another PyTorch."""
+    groups = getattr(state, "_fsdp_param_groups", None)
+    groups = [state._fsdp_param_group] if groups is None else groups  # Up to 2.11 there is one.
+    group = next((one for one in groups if one is not None), None)
+    if group is None:
+        return None  # A unit without parameters of its own.
+    after, mesh = group.post_forward_mesh_info, group.mesh_info
+    reshards = after is not None
+    if reshards and after is not mesh and after.shard_mesh_size < mesh.shard_mesh_size:
+        reshards = after.shard_mesh_size
+    elif reshards and getattr(state, "_auto_reshard_after_forward", False):
+        reshards = None
+    policy = state._mp_policy
+    return {
+        "reshard_after_forward": reshards,
+        "param_dtype": _dtype_name(policy.param_dtype) if policy.param_dtype else "own",
+        "reduce_dtype": _dtype_name(policy.reduce_dtype) if policy.reduce_dtype else "own",
+        "offload": "CPU" in type(group.offload_policy).__name__,
+        "mesh": (getattr(mesh, "replicate_mesh_size", 1), getattr(mesh, "shard_mesh_size", 1)),
+    }
+
+
+def _mesh_of(model):
+    """Returns (replicas, shards) of the first sharded parameter, from its public mesh."""
+    for parameter in model.parameters():
+        mesh, placements = getattr(parameter, "device_mesh", None), getattr(parameter, "placements", ())
+        if mesh is not None and placements:
+            sizes = [mesh.size(place) for place in range(len(placements))]
+            sharded = [one.is_shard() for one in placements]
+            return tuple(math.prod(n for n, own in zip(sizes, sharded) if own is wanted)
+                         for wanted in (False, True))
+    return None
+
+
+def _reshard_keys(units, settings):
+    """Returns the keys of a scenario that say what units do after their forward, or None where no
+    keys say it."""
+    told = [(modules, own["reshard_after_forward"]) for (modules, _), own in zip(units, settings) if own]
+    below = [(modules, kind) for modules, kind in told if modules[0][0]]
+    root = next((kind for modules, kind in told if not modules[0][0]), None)
+    freed = {kind for _, kind in below if kind is not False}
+    kinds = [kind for _, kind in told]
+    if any(type(kind) is int for kind in kinds):  # pylint: disable=unidiomatic-typecheck
+        return {"reshard_after_forward": kinds[0]} if len(set(kinds)) == 1 else None
+    if root is False and below and not freed:
+        return {"reshard_after_forward": "false"}
+    if not below:
+        return {"reshard_after_forward": {None: "default", True: "true", False: "false"}[root]}
+    kept = [" + ".join(name for name, _ in modules) for modules, kind in below if kind is False]
+    kept += ["root"] if root is False else []
+    keys = {"reshard_after_forward": "true" if root in (True, False) else "default"}
+    return keys | ({"kept_units": "; ".join(kept)} if kept else {})
+
+
+def _described_sharding(model, units):
+    """Returns the header's "parallel": keys of a scenario's [parallel] table, the modules of each
+    unit as "gathers" number them, and what is not told or not simulated."""
+    described = {"kind": "fsdp2", "units": _units_text(units)}
+    notes, settings = [], []
+    if all(modules[0][0] for modules, _ in units):
+        notes.append("the model itself was not given to fully_shard: parameters outside of units are "
+                     "whole on every rank")
+    try:
+        settings = [_unit_settings(state) for _, state in units]
+        known = [one for one in settings if one]
+    except Exception as error:  # pylint: disable=broad-except
+        known = []
+        notes.append("this PyTorch does not tell reshard_after_forward, the types and the lists of units "
+                     f"({type(error).__name__}): its defaults and a unit for each module are assumed")
+    mesh = known[0]["mesh"] if known else _mesh_of(model)
+    if mesh is not None:
+        described["replicas"], described["shards"] = mesh
+    if known:
+        keys = _reshard_keys(units, settings)
+        if keys is None:
+            notes.append("units are cut to slices among different numbers of ranks: the default is assumed")
+        described.update(keys or {})
+        for name in ("param_dtype", "reduce_dtype"):
+            described[name] = known[0][name]
+            if any(one[name] != known[0][name] for one in known):
+                notes.append(f"units differ in {name}: that of the first is assumed for all")
+        if any(one["mesh"] != mesh for one in known):
+            notes.append("units have different meshes: that of the first is assumed for all")
+        described["reshard_by_unit"] = [one and one["reshard_after_forward"] for one in settings]
+        described["offload"] = any(one["offload"] for one in known)
+        if described["offload"]:
+            notes.append("parameters are offloaded to the host, which is not simulated")
+    described["unit_modules"] = [[name for name, _ in modules] for modules, _ in units]
+    return described | ({"notes": notes} if notes else {})
+
+
+def _refuse_comm_debug_mode():
+    """Raises ValueError under CommDebugMode, which changes the order of fully_shard's hooks."""
+    if "torch.distributed.tensor.debug" not in sys.modules:
+        return
+    modes = sys.modules.get("torch.utils._python_dispatch")
+    stack = getattr(modes, "_get_current_dispatch_mode_stack", lambda: ())()
+    if any(type(mode).__name__ == "CommDebugMode" for mode in stack):
+        raise ValueError("CommDebugMode is on, under which fully_shard's hooks run in another order and "
+                         "longer: record the steps without it")
 
 
 def _autocast_dtype():
@@ -593,7 +776,10 @@ def _described_model(module):
         | ({} if one.requires_grad else {"frozen": True})
         for name, one in module.named_parameters()
     ]
-    return {"name": type(module).__name__, "parameters": parameters, "buffers": dict(buffers)}
+    kind = type(module).__name__
+    if hasattr(module, "unshard") and hasattr(module, "set_requires_gradient_sync"):
+        kind = kind.removeprefix("FSDP")  # fully_shard makes a class of its own.
+    return {"name": kind, "parameters": parameters, "buffers": dict(buffers)}
 
 
 def _bucket_limits(ddp):

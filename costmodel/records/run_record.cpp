@@ -22,8 +22,8 @@ namespace {
 constexpr std::string_view kRunRecordFormat = "stepsim-run-record/1";
 
 /// The members of the header that RunRecord::training holds.
-constexpr std::array<const char*, 7> kTraining = {
-    "model", "ddp", "autocast", "optimizer", "loader", "calibration", "unit_host"};
+constexpr std::array<const char*, 8> kTraining = {
+    "model", "ddp", "parallel", "autocast", "optimizer", "loader", "calibration", "unit_host"};
 
 std::string record_header(const RunRecord& record) {
   Json header;
@@ -102,6 +102,26 @@ std::vector<BucketRecord> read_record_buckets(JsonReader& row) {
     buckets.push_back(record);
   }
   return buckets;
+}
+
+std::vector<GatherRecord> read_gathers(JsonReader& row) {
+  std::vector<GatherRecord> gathers;
+  if (!row.has("gathers")) {
+    return gathers;
+  }
+  for (auto& one : row.objects("gathers")) {
+    GatherRecord gather;
+    gather.unit = one.integer_in("unit", 0, kMaxInt);
+    gather.launch_ms = milliseconds(one, "launch_ms");
+    gather.end_ms = milliseconds(one, "end_ms");
+    gather.cpu_ms = milliseconds(one, "cpu_ms", true);
+    if (gather.end_ms < gather.launch_ms) {
+      one.fail("end_ms",
+               fmt::format("{} is before its launch_ms, {}", gather.end_ms, gather.launch_ms));
+    }
+    gathers.push_back(gather);
+  }
+  return gathers;
 }
 
 void read_micro_batches(JsonReader& row, StepRecord& step) {
@@ -251,7 +271,20 @@ std::string step_json(const StepRecord& step) {
                         json_number(step.buckets[i].launch_ms),
                         json_number(step.buckets[i].end_ms));
   }
-  return text + "]}";
+  text += "]";
+  if (!step.gathers.empty()) {
+    text += R"(,"gathers":[)";
+    for (std::size_t i = 0; i < step.gathers.size(); ++i) {
+      text += fmt::format(R"({}{{"unit":{},"launch_ms":{},"end_ms":{},"cpu_ms":{}}})",
+                          i > 0 ? "," : "",
+                          step.gathers[i].unit,
+                          json_number(step.gathers[i].launch_ms),
+                          json_number(step.gathers[i].end_ms),
+                          json_number(step.gathers[i].cpu_ms));
+    }
+    text += "]";
+  }
+  return text + "}";
 }
 
 StepRecord read_step(JsonReader row, int world_size) {
@@ -292,7 +325,14 @@ StepRecord read_step(JsonReader row, int world_size) {
   read_micro_batches(row, step);
   step.loss = read_loss(row);
   step.buckets = read_record_buckets(row);
+  step.gathers = read_gathers(row);
   return step;
+}
+
+bool is_sharded(const RunRecord& record) {
+  const Json& training = *record.training;
+  return training.is_object() && training.contains("parallel") &&
+         training["parallel"].is_object() && training["parallel"].value("kind", Json()) == "fsdp2";
 }
 
 std::pair<double, double> clock_span(const RunRecord& record) {

@@ -19,6 +19,16 @@ struct BucketRecord {
   bool operator==(const BucketRecord&) const = default;
 };
 
+/// What fully_shard did before a unit's forward: its hooks, the gather and the copies around it.
+/// Times are milliseconds from the start of the step.
+struct GatherRecord {
+  int unit = 0;  ///< Its number in the header's "parallel.unit_modules".
+  double launch_ms = 0;
+  double end_ms = 0;
+  double cpu_ms = 0;  ///< CPU time of the computing thread in it; 0: not measured.
+  bool operator==(const GatherRecord&) const = default;
+};
+
 /// One rank's step as it was measured. Times are milliseconds.
 struct StepRecord {
   int repeat = 0;  ///< The number of the pass over the plan, from 0.
@@ -55,6 +65,7 @@ struct StepRecord {
   std::vector<std::int64_t> micro_batch_samples;
   std::vector<std::int64_t> micro_batch_max_lengths;
   std::vector<BucketRecord> buckets;
+  std::vector<GatherRecord> gathers;  ///< In the order of the forward's calls.
 
   bool operator==(const StepRecord&) const = default;
 };
@@ -82,7 +93,8 @@ struct RunRecord {
   int cores = 0;  ///< Processor cores for all ranks together, which run on one host; 0: unknown.
   JsonValue versions;  ///< Versions of libraries and driver, as the run named them.
   /// What trained, as stepsim_recorder.py describes it: "model" (parameters in order of
-  /// registration), "ddp", "optimizer", "loader", "autocast"; "calibration" are the shapes that
+  /// registration), "ddp" or "parallel" (fully_shard's units, mesh and settings), "optimizer",
+  /// "loader", "autocast"; "calibration" are the shapes that
   /// stepsim_calibrate.py ran and skipped, "unit_host" the UnitHostTimes that it measured. Null
   /// when the record does not say.
   JsonValue training;
@@ -92,16 +104,19 @@ struct RunRecord {
   bool operator==(const RunRecord&) const = default;
 };
 
+/// Whether fully_shard was applied to what trained.
+[[nodiscard]] bool is_sharded(const RunRecord& record);
+
 /// The start of the first recorded step and the end of the last, on the record's clock, in
 /// milliseconds. The record has steps.
 [[nodiscard]] std::pair<double, double> clock_span(const RunRecord& record);
 
 /// Reads a run record. The first line has "format": "stepsim-run-record/1"; each line after it is a
 /// step of one rank. Optional are all members of the header but format and world_size, and in a row
-/// repeat, wait_ms, the CPU times, micro_batches and their members, loss, lengths and buckets. A
-/// step and rank may occur once in each repeat. A last line that was cut off is dropped with a
-/// warning in `warnings`, so that the record of a killed run can be read; any other damage raises
-/// InputError with file:line.
+/// repeat, wait_ms, the CPU times, micro_batches and their members, loss, lengths, buckets and
+/// gathers. A step and rank may occur once in each repeat. A last line that was cut off is dropped
+/// with a warning in `warnings`, so that the record of a killed run can be read; any other damage
+/// raises InputError with file:line.
 [[nodiscard]] RunRecord read_run_record(const std::string& path,
                                         std::vector<std::string>* warnings = nullptr);
 void write_run_record(const std::string& path, const RunRecord& record);

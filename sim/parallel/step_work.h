@@ -46,11 +46,6 @@ struct UnitHost {
   double byte_seconds = 0;
 };
 
-/// What PyTorch 2.15 takes on an AMD EPYC, by its hooks alone (a process group that does nothing,
-/// 10 and 30 units of 1 to 40 tensors) and by its optimizers: AdamW with foreach on a GPU, one
-/// tensor after another on a CPU, each by its default.
-[[nodiscard]] UnitHost usual_unit_host(bool on_cpu);
-
 /// Costs of what DDP itself does. The last argument of the kernels is the slowness of the rank.
 struct StepPrices {
   /// A copy, a zeroing or an optimizer over so many elements of gradient.

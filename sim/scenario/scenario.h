@@ -45,7 +45,7 @@ struct HostOptions {
   Duration hook{0};                ///< The reducer's time per gradient.
   Duration python_hook{0};         ///< Time per bucket, with a communication hook.
   // What units of sharded training take, as in UnitHost; absent: the profile's, or
-  // usual_unit_host().
+  // usual_unit_times().
   std::optional<Duration> unit_forward;
   std::optional<Duration> unit_forward_tensor;
   std::optional<Duration> unit_backward;

@@ -1,5 +1,6 @@
 #include "calibrate/import/recorded/recorded_import.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibrate/import/recorded/recorded_plan.h"
+#include "calibrate/import/recorded/recorded_sharding.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
@@ -138,6 +140,40 @@ ImportedProfile profile_of_runs(const RecordedCosts& costs,
   return imported;
 }
 
+namespace {
+
+/// A profile of steps under fully_shard: compute is fitted as that of other records, without what
+/// gathers, reductions and hooks take of it.
+ImportedProfile profile_of_sharded(std::span<const RecordedRun> recorded,
+                                   RecordedForm form,
+                                   const std::vector<std::string>& warnings,
+                                   const ProfileRequest& request) {
+  const std::optional<Profile> base = read_base(request);
+  RecordedSharding sharding = fit_recorded_sharding(recorded, base ? &*base : nullptr);
+  sharding.whole_steps = sharding.whole_steps || form == RecordedForm::WholeSteps;
+  const std::vector<RecordedRun> runs = without_sharding(recorded, sharding);
+  RecordedCosts costs = fit_recorded_runs(runs, form);
+  sharding.whole_steps = costs.whole.has_value();
+  costs.warnings.insert(costs.warnings.begin(), warnings.begin(), warnings.end());
+  add_sharding(sharding, costs);
+  const bool has_all_reduces =
+      base && std::ranges::any_of(base->collectives, [&](const CollectiveCost& cost) {
+        return cost.kind == "all_reduce" && cost.ranks == costs.ranks;
+      });
+  if (!has_all_reduces && !costs.whole && costs.ranks > 1) {
+    costs.warnings.emplace_back(
+        "no all-reduce times: DDP is priced as if an all-reduce took as long as a gather of as "
+        "many "
+        "bytes; measure all_reduce, all_gather and reduce_scatter with all_reduce.py and give "
+        "--base");
+  }
+  ImportedProfile imported = profile_of_runs(costs, runs, base, request);
+  add_sharding(sharding, costs.ranks, imported.profile);
+  return imported;
+}
+
+}  // namespace
+
 ImportedProfile import_run_records(const RunRecordImport& import) {
   if (import.records.empty()) {
     throw InputError("no run record given");
@@ -146,12 +182,15 @@ ImportedProfile import_run_records(const RunRecordImport& import) {
   keep_inputs(import.profile, import.plans);
   std::vector<std::string> warnings;
   const std::vector<RecordedRun> runs = read_runs(import, &warnings);
-  RecordedCosts costs = fit_recorded_runs(runs, import.form);
-  costs.warnings.insert(costs.warnings.begin(), warnings.begin(), warnings.end());
   ProfileRequest request = import.profile;
   if (request.command.empty()) {
     request.command = command_of(import);
   }
+  if (are_sharded(runs)) {
+    return profile_of_sharded(runs, import.form, warnings, request);
+  }
+  RecordedCosts costs = fit_recorded_runs(runs, import.form);
+  costs.warnings.insert(costs.warnings.begin(), warnings.begin(), warnings.end());
   return profile_of_runs(costs, runs, read_base(request), request);
 }
 

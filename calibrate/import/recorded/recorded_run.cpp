@@ -216,7 +216,7 @@ void add_warnings(const RecordedCosts& costs, std::vector<std::string>& warnings
   }
   if (costs.whole) {
     add_warnings_of_whole_steps(costs.ranks, warnings);
-  } else if (costs.ranks > 1 && costs.all_reduces.empty()) {
+  } else if (!costs.sharded && costs.ranks > 1 && costs.all_reduces.empty()) {
     warnings.emplace_back(
         costs.exposures.empty()
             ? "no bucket times were recorded, so all-reduces come from --base; recorder.watch(ddp) "
@@ -291,7 +291,9 @@ void fit_all_reduces(std::span<const RecordedRun> runs,
       add_reduces(run.record, costs.reduces);
     }
   }
-  costs.exposures = observed_exposures(runs, reading);
+  if (!costs.sharded) {
+    costs.exposures = observed_exposures(runs, reading);
+  }
   costs.all_reduces = samples_of(costs.reduces, costs.ranks);
 }
 
@@ -339,6 +341,7 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   const PassReading reading = pass_reading(runs, form, !costs.model.host_syncs);
   Observations all = observed_passes(runs, reading);
   costs.ranks = runs.front().record.world_size;
+  costs.sharded = is_sharded(runs.front().record);
   costs.cores = reading.cores;
   describe_runs(runs, all, costs);
   fit_all_reduces(runs, reading, costs);

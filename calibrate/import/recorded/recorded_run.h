@@ -33,7 +33,8 @@ struct RecordedCosts {
   std::vector<ShapeCost> new_shapes;          ///< What a first meeting of a shape costs.
   int ranks = 1;
   bool on_gpu = false;
-  double cores = 0;  ///< Cores that the ranks shared, as a rate; 0 = each rank had its own.
+  bool sharded = false;  ///< Recorded under fully_shard: there are no buckets.
+  double cores = 0;      ///< Cores that the ranks shared, as a rate; 0 = each rank had its own.
   /// [rank] Its compute over that of the model, where ranks are steadily unequal; empty: alike.
   std::vector<double> rank_factors;
   /// Present when the backward could not be told from waiting: forward and backward together, with

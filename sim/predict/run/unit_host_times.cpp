@@ -11,15 +11,14 @@ UnitHost unit_host_of(const Scenario& scenario, const Profile& profile, bool on_
   if (const double cores = scenario.cores.value_or(profile.cores); on_cpu && cores > 0) {
     slowed *= std::max(1.0, scenario.placement.fullest() / cores);
   }
-  UnitHost host = usual_unit_host(on_cpu);
-  if (const auto& measured = profile.unit_host) {
-    host.forward = bounded_duration(measured->forward);
-    host.forward_tensor = bounded_duration(measured->forward_tensor);
-    host.backward = bounded_duration(measured->backward);
-    host.backward_tensor = bounded_duration(measured->backward_tensor);
-    host.optimizer_tensor = bounded_duration(measured->optimizer_tensor);
-    host.byte_seconds = on_cpu ? measured->byte * slowed : 0;
-  }
+  const UnitHostTimes times = profile.unit_host.value_or(usual_unit_times(on_cpu));
+  UnitHost host;
+  host.forward = bounded_duration(times.forward);
+  host.forward_tensor = bounded_duration(times.forward_tensor);
+  host.backward = bounded_duration(times.backward);
+  host.backward_tensor = bounded_duration(times.backward_tensor);
+  host.optimizer_tensor = bounded_duration(times.optimizer_tensor);
+  host.byte_seconds = on_cpu ? times.byte * slowed : 0;
   for (Duration* time : {&host.forward,
                          &host.forward_tensor,
                          &host.backward,

@@ -679,6 +679,8 @@ def _reshard_keys(units, settings):
         return {"reshard_after_forward": "false"}
     if not below:
         return {"reshard_after_forward": {None: "default", True: "true", False: "false"}[root]}
+    if root in (None, False) and not any(kind is False for _, kind in below):
+        return {"reshard_after_forward": "default"}  # After its first step PyTorch's root is a kept one.
     kept = [" + ".join(name for name, _ in modules) for modules, kind in below if kind is False]
     kept += ["root"] if root is False else []
     keys = {"reshard_after_forward": "true" if root in (True, False) else "default"}

@@ -31,7 +31,9 @@ constexpr const char* kAdviseUsage =
     "From the records of one training to an answer: what its steps are spent on, the batching\n"
     "policy and bucket size that suit it, what they change, and what an epoch takes. The records\n"
     "come from stepsim_recorder.py with Recorder(…, model=ddp, loader=loader), a few dozen steps;\n"
-    "files of single ranks (run.rank0.jsonl …) are joined.\n\n"
+    "files of single ranks (run.rank0.jsonl …) are joined. Of a model under fully_shard it tells "
+    "of\n"
+    "shardings in place of bucket sizes.\n\n"
     "FOLDER keeps the profile, a scenario to edit and the predictions. A scenario that you have\n"
     "edited is used as it stands.\n\n"
     "examples:\n"
@@ -92,6 +94,13 @@ std::string closing_text(const AdviceQuestion& question,
     warnings.push_back(fmt::format(
         "{} was edited and is used as it stands; what these records make is in scenario.made.toml",
         training.file));
+  }
+  if (!advice.shardings.empty() && question.base.empty()) {
+    warnings.emplace_back(
+        "without --base DDP is priced as if an all-reduce took as long as a gather of as many "
+        "bytes, "
+        "and what the optimizer takes more for sharded tensors is assumed: stepsim.torch.calibrate "
+        "and all_reduce.py measure both");
   }
   std::ranges::move(note_texts(advice.predictions), std::back_inserter(warnings));
   for (const std::string& warning : warnings) {

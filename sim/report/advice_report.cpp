@@ -228,6 +228,39 @@ std::string cap_line(const Scenario& scenario, const Advice& advice) {
   return text;
 }
 
+std::string sharding_text(const ShardingStep& step) {
+  if (!step.not_priced.empty()) {
+    return fmt::format("{}: not priced ({})", step.name, step.not_priced);
+  }
+  std::string text = fmt::format("{} {} ms", step.name, step_ms_text(step.step_ms));
+  if (step.name != "as recorded") {
+    text += fmt::format(" ({:+.1f} %)", step.gain.gain * 100);
+  }
+  if (step.memory_mib > 0) {
+    text += fmt::format(", {:.0f} MiB", step.memory_mib);
+  }
+  return text + (step.fits ? "" : ", does not fit");
+}
+
+/// The ways of fully_shard and DDP side by side, for the best policy.
+std::string sharding_line(const Scenario& scenario, const Advice& advice) {
+  if (advice.shardings.empty()) {
+    return "no other can be told from this record: its passes have gathers and reductions inside; "
+           "on a CPU stepsim_recorder.py with model= tells them apart";
+  }
+  const ShardingStep& best = best_sharding(advice.shardings);
+  const std::string& policy = best_of(scenario, advice).policy;
+  return fmt::format(
+      "{}{}: {}{}",
+      &best == &advice.shardings.front() ? "keep it" : best.name,
+      policy == current_of(advice).policy ? "" : fmt::format(", with {}", policy),
+      fmt::join(mapped(advice.shardings, sharding_text), "; "),
+      advice.shardings.front().memory_mib > 0
+          ? " (memory of parameters, gradients and optimizer alone where the record does not tell "
+            "activations)"
+          : "");
+}
+
 std::string change_line(const Scenario& scenario, const Advice& advice) {
   const Prediction& best = best_of(scenario, advice);
   if (!best.training) {
@@ -304,7 +337,9 @@ std::string advice_table(const Advice& advice, const Screen& screen) {
   for (const AdviceOption& option : advice.options) {
     const PredictionSummary& summary = option.prediction.summary;
     const bool is_now = option.change == "now";
-    table.add({fmt::format("{}, {}", option.prediction.policy, format_bytes(option.cap)),
+    table.add({fmt::format("{}, {}",
+                           option.prediction.policy,
+                           option.sharding.empty() ? format_bytes(option.cap) : option.sharding),
                step_ms_text(summary.step_time_ms.mean),
                fmt::format("{} to {}",
                            step_ms_text(summary.step_time_ms.low90),
@@ -374,7 +409,9 @@ std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& ad
   lines.insert(lines.end(),
                {"your step:    " + step_line(advice),
                 "best policy:  " + policy_line(scenario, advice),
-                "bucket cap:   " + cap_line(scenario, advice),
+                scenario.parallel == parallelisms().front()
+                    ? "bucket cap:   " + cap_line(scenario, advice)
+                    : "sharding:     " + sharding_line(scenario, advice),
                 "it changes:   " + change_line(scenario, advice),
                 "an epoch:     " + epoch_line(scenario, advice)});
   if (advice.stalls.per_step > 0) {
@@ -405,6 +442,21 @@ Json advice_json(const Scenario& scenario, const Advice& advice) {
                            }
                            return row;
                          })}};
+  if (scenario.parallel != parallelisms().front()) {
+    json.erase("bucket_cap");
+    json["shardings"] = mapped(advice.shardings, [](const ShardingStep& step) -> Json {
+      if (!step.not_priced.empty()) {
+        return {{"name", step.name}, {"not_priced", step.not_priced}};
+      }
+      return {{"name", step.name},
+              {"step_time_ms", step.step_ms},
+              {"peak_memory_mib", step.memory_mib},
+              {"fits", step.fits},
+              {"gain", step.gain.gain},
+              {"gain_interval90", {step.gain.interval.first, step.gain.interval.second}},
+              {"certain", step.gain.is_certain()}};
+    });
+  }
   json["epochs"] = mapped(advice.predictions, [&](const Prediction& prediction) -> Json {
     const EpochTime time = epoch_time(advice, prediction);
     Json row = {{"policy", prediction.policy}, {"steps", time.steps}, {"hours", time.hours}};

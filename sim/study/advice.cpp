@@ -156,6 +156,33 @@ CapAdvice cap_advice(const AdviceCase& training,
   return advice;
 }
 
+bool has_buckets(const Scenario& scenario) {
+  return scenario.parallel == parallelisms().front();
+}
+
+/// What runs now, and what differs from it where nothing has buckets: the best policy, its best
+/// sharding.
+std::vector<AdviceOption> options_of_shardings(const AdviceCase& training,
+                                               const Prediction& now,
+                                               const Prediction& best,
+                                               const std::vector<ShardingStep>& shardings) {
+  const Bytes own = training.scenario.ddp.bucket_cap;
+  std::vector<AdviceOption> options = {{"now", own, now, {}, "as recorded"}};
+  const bool is_best = now.policy == best.policy;
+  if (!is_best) {
+    options.push_back({"other batches", own, best, unpaired_gain(best, now), "as recorded"});
+  }
+  if (shardings.empty() || &best_sharding(shardings) == &shardings.front()) {
+    return options;
+  }
+  const ShardingStep& other = best_sharding(shardings);
+  Prediction prediction = predict(training.jobs->job(best.policy, other.settings), {});
+  const Gain gain = is_best ? other.gain : unpaired_gain(prediction, now);
+  options.push_back(
+      {is_best ? "other sharding" : "both", own, std::move(prediction), gain, other.name});
+  return options;
+}
+
 /// What runs now, and what differs from it: the best bucket cap with the same batches, the best
 /// policy, and that policy with its best bucket cap.
 std::vector<AdviceOption> options_of(const AdviceCase& training,
@@ -164,7 +191,7 @@ std::vector<AdviceOption> options_of(const AdviceCase& training,
                                      const CapAdvice& caps_of_best,
                                      const ProgressCallback& on_progress) {
   const Bytes own = training.scenario.ddp.bucket_cap;
-  std::vector<AdviceOption> options = {{"now", own, now, {}}};
+  std::vector<AdviceOption> options = {{"now", own, now, {}, ""}};
   const bool is_best = now.policy == best.policy;
   const CapAdvice caps =
       is_best ? caps_of_best : cap_advice(training, now.policy, part_of(on_progress, 0, 0.5));
@@ -174,14 +201,15 @@ std::vector<AdviceOption> options_of(const AdviceCase& training,
     options.push_back({"other bucket cap",
                        caps.best,
                        at_cap(training, now.policy, caps.best, predicted),
-                       caps.gain});
+                       caps.gain,
+                       ""});
   }
   if (!is_best) {
-    options.push_back({"other batches", own, best, unpaired_gain(best, now)});
+    options.push_back({"other batches", own, best, unpaired_gain(best, now), ""});
     if (caps_of_best.best != own) {
       Prediction both = at_cap(training, best.policy, caps_of_best.best, predicted);
       const Gain gain = unpaired_gain(both, now);
-      options.push_back({"both", caps_of_best.best, std::move(both), gain});
+      options.push_back({"both", caps_of_best.best, std::move(both), gain, ""});
     }
   }
   return options;
@@ -231,8 +259,16 @@ Advice advise(const AdviceCase& training, const ProgressCallback& on_progress) {
   const Prediction* best = recommended(scenario, advice.predictions);
   const Prediction& now = current_of(advice);
   const Prediction& chosen = best != nullptr ? *best : now;
-  advice.caps = cap_advice(training, chosen.policy, part_of(on_progress, 0.6, 0.75));
-  advice.options = options_of(training, now, chosen, advice.caps, part_of(on_progress, 0.75, 0.9));
+  if (has_buckets(scenario)) {
+    advice.caps = cap_advice(training, chosen.policy, part_of(on_progress, 0.6, 0.75));
+    advice.options =
+        options_of(training, now, chosen, advice.caps, part_of(on_progress, 0.75, 0.9));
+  } else {
+    advice.caps.own = advice.caps.best = scenario.ddp.bucket_cap;
+    advice.shardings =
+        sharding_steps(*training.jobs, chosen.policy, part_of(on_progress, 0.6, 0.9));
+    advice.options = options_of_shardings(training, now, chosen, advice.shardings);
+  }
   advice.blame =
       blame(training.jobs->job(advice.recorded, {}), kMaxBlamedRanks, part_of(on_progress, 0.9, 1));
   return advice;

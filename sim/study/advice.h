@@ -14,6 +14,7 @@
 #include "sim/scenario/scenario.h"
 #include "sim/study/blame.h"
 #include "sim/study/recommendation.h"
+#include "sim/study/sharding_advice.h"
 
 namespace stepsim {
 
@@ -61,12 +62,14 @@ struct CapAdvice {
   Gain gain;                  ///< Of the best over the own.
 };
 
-/// One way to train: as now, or with another bucket cap, other batches, or both.
+/// One way to train: as now, or with another bucket cap or sharding, other batches, or both.
 struct AdviceOption {
-  std::string change;  ///< "now", "other bucket cap", "other batches" or "both".
+  /// "now", "other bucket cap", "other sharding", "other batches" or "both".
+  std::string change;
   Bytes cap;
   Prediction prediction;  ///< With the policy's name.
   Gain gain;              ///< Over now.
+  std::string sharding;   ///< In place of the cap, where nothing has buckets.
 };
 
 /// The steady steps of a record.
@@ -85,7 +88,8 @@ struct Advice {
   RecordedSteps steps;                   ///< Its steps as they were recorded.
   StallNoise stalls;                     ///< What now and then holds up a step, in all figures.
   CrowdedMachine crowded;                ///< What other programs took while it was recorded.
-  CapAdvice caps;                        ///< Of the best policy.
+  CapAdvice caps;                        ///< Of the best policy; of DDP only.
+  std::vector<ShardingStep> shardings;   ///< Of the best policy; of fully_shard only.
   std::vector<AdviceOption> options;     ///< What runs now first; only what differs from it.
   Blame blame;                           ///< Of the recorded policy.
   std::int64_t samples = 0;              ///< Of the whole data set.
@@ -113,9 +117,9 @@ struct AdviceCase {
 /// `fit`. Raises EnvironmentFault: files that cannot be written.
 [[nodiscard]] AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit);
 
-/// Predicts all policies of a case, the bucket caps of what runs now and of the best policy, and
-/// what the recorded steps are spent on. `on_progress` may throw to end it. Raises InputError: a
-/// cost that the profile lacks.
+/// Predicts all policies of a case, the bucket caps of what runs now and of the best policy (under
+/// fully_shard other shardings of the best policy), and what the recorded steps are spent on.
+/// `on_progress` may throw to end it. Raises InputError: a cost that the profile lacks.
 [[nodiscard]] Advice advise(const AdviceCase& training, const ProgressCallback& on_progress = {});
 
 /// One epoch of a policy.

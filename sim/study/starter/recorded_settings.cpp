@@ -15,6 +15,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
+#include "costmodel/io/json_lines.h"
 #include "costmodel/model/bucket_assignment.h"
 #include "costmodel/model/cap_lists.h"
 
@@ -255,6 +256,36 @@ std::string ddp_text(const RunRecord& record) {
   }
   if (version != std::pair{0, 0} && version < std::pair{2, 0}) {
     text += "set_to_none = false  # zero_grad()'s default before PyTorch 2.0\n";
+  }
+  return text;
+}
+
+std::string parallel_text(const RunRecord& record) {
+  if (!is_sharded(record)) {
+    return "";
+  }
+  std::string text = "[parallel]  # as fully_shard was called\nkind = \"fsdp2\"\n";
+  for (const char* key : {"units",
+                          "reshard_after_forward",
+                          "kept_units",
+                          "replicas",
+                          "param_dtype",
+                          "reduce_dtype"}) {
+    const Json value = told(record, "parallel", key);
+    if (value.is_string() || value.is_number_integer()) {
+      text += fmt::format(
+          "{} = {}\n", key, value.is_string() ? json_text(value.get<std::string>()) : value.dump());
+    }
+  }
+  constexpr std::pair kFirst{2, 4};
+  constexpr std::pair kNewest{2, 15};  // Its rules are the default, and hold for later ones.
+  if (const auto version = torch_version(record); version >= kFirst && version < kNewest) {
+    text += fmt::format("torch = \"{}.{}\"\n", version.first, version.second);
+  }
+  if (const Json notes = told(record, "parallel", "notes"); notes.is_array()) {
+    for (const Json& note : notes) {
+      text += note.is_string() ? fmt::format("# {}\n", printable(note.get<std::string>())) : "";
+    }
   }
   return text;
 }

@@ -20,4 +20,8 @@ namespace stepsim {
 /// cap is not stated: with the newest rules a stated one would limit the first bucket as well.
 [[nodiscard]] std::string ddp_text(const RunRecord& record);
 
+/// The [parallel] table of a scenario that shards as the record's fully_shard did, as TOML; empty
+/// for a record of another training.
+[[nodiscard]] std::string parallel_text(const RunRecord& record);
+
 }  // namespace stepsim

@@ -299,6 +299,13 @@ StarterScenario starter_scenario(std::span<const RecordFile> records,
       result.toml += "no_sync = false  # gradients were reduced in every micro-batch\n";
     }
   }
+  if (const std::string parallel = parallel_text(first); !parallel.empty()) {
+    result.toml += "\n" + parallel;
+    result.toml += batches.micro_batches > 1
+                       ? "# The record does not tell how micro-batches accumulate: accumulation is "
+                         "PyTorch's default.\n"
+                       : "";
+  }
   result.toml += "\n" + optimizer_text(first);
   result.toml += "[data]\n";
   if (own_lengths) {

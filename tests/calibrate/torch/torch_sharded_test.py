@@ -207,7 +207,9 @@ def test_settings_of_units_become_keys():
     assert told(names, [4, 4, 4]) == {"reshard_after_forward": 4}
     assert told(names, [None, 4, 4]) is None and told(names, [4, 4, 2]) is None
     assert told(names, [None, True, False]) == {"reshard_after_forward": "default", "kept_units": "b + c"}
-    assert told(names, [False, True, None]) == {"reshard_after_forward": "true", "kept_units": "root"}
+    assert told(names, [False, True, None]) == {"reshard_after_forward": "default"}
+    assert told(names, [True, None, False]) == {"reshard_after_forward": "true", "kept_units": "b + c"}
+    assert told(names, [False, True, False]) == {"reshard_after_forward": "true", "kept_units": "b + c; root"}
     assert told([[""]], [None]) == {"reshard_after_forward": "default"}
     assert told([[""]], [False]) == {"reshard_after_forward": "false"}
     assert told([[""]], [8]) == {"reshard_after_forward": 8}

@@ -21,6 +21,8 @@ namespace stepsim {
 namespace {
 
 constexpr std::string_view kStepName = "ProfilerStep#";
+constexpr std::string_view kBaseGather = "c10d::_allgather_base_";
+constexpr std::string_view kBaseScatter = "c10d::_reduce_scatter_base_";
 constexpr std::string_view kDdpForward = "DistributedDataParallel.forward";
 
 /// What a category means; its names changed with the versions, and so did their case.
@@ -198,6 +200,8 @@ void KinetoCollector::add_host(const KinetoEvent& event, const KinetoLaunch& at)
     Statement statement = statement_of(event);
     statement.kind = collective_kind_of_call(event.name);
     calls_.push_back({at, std::move(statement), gloo});
+  } else if (event.name == kBaseGather || event.name == kBaseScatter) {
+    add_base_call(event, at.span.start_ns, event.name == kBaseScatter);
   } else if (event.name == "record_param_comms") {
     comm_records_.push_back({at, statement_of(event), false});
   } else if (const auto phase = phase_of(event.name)) {
@@ -287,6 +291,9 @@ void KinetoCollector::shift_to_base() {
   }
   for (KinetoTensor& tensor : trace_.tensors) {
     tensor.start_ns += base;
+  }
+  for (BaseCall& call : base_calls_) {
+    call.start_ns += base;
   }
   for (std::vector<Call>* calls : {&calls_, &comm_records_}) {
     for (Call& call : *calls) {
@@ -479,6 +486,7 @@ void KinetoCollector::finish() {
       add_collective(row.op.span, row.op.stream, call->at, own);
     }
   }
+  tell_gloo_calls();
   for (const Call& call : calls_) {
     if (call.gloo) {
       add_collective(call.at.span, -1, call.at, call.statement);

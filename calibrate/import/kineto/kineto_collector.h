@@ -48,6 +48,15 @@ class KinetoCollector {
     std::ptrdiff_t statement = -1;  ///< Index into `kernel_statements_` of an NCCL kernel.
   };
 
+  /// An op c10d::_allgather_base_ or c10d::_reduce_scatter_base_, which gloo's threads run.
+  struct BaseCall {
+    std::int64_t start_ns = 0;
+    bool scatters = false;
+    std::int64_t whole = 0;  ///< Elements of the whole buffer and of a rank's part.
+    std::int64_t part = 0;
+    bool found = false;  ///< A row of gloo's is known to be its.
+  };
+
   /// A row of category cuda_sync.
   struct Sync {
     std::int64_t correlation = -1;
@@ -67,6 +76,9 @@ class KinetoCollector {
   [[nodiscard]] static Statement statement_of(const KinetoEvent& event);
   [[nodiscard]] int thread_of(const KinetoEvent& event);
   [[nodiscard]] int name_of_kernel(const std::string& name);
+
+  void add_base_call(const KinetoEvent& event, std::int64_t start_ns, bool scatters);
+  void tell_gloo_calls();
 
   void shift_to_base();
   void sort_host_rows();
@@ -89,6 +101,7 @@ class KinetoCollector {
   std::vector<Sync> syncs_;
   std::vector<Call> calls_;         ///< nccl:* and gloo:*, by thread and start when sorted.
   std::vector<Call> comm_records_;  ///< record_param_comms, sorted like these.
+  std::vector<BaseCall> base_calls_;
   std::map<std::string, int> threads_;
   std::map<std::string, int> kernel_names_;
   std::set<std::string> other_devices_;  ///< Categories of devices' rows that are not read.

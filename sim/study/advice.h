@@ -12,9 +12,9 @@
 #include "sim/predict/prediction.h"
 #include "sim/predict/run/jobs.h"
 #include "sim/scenario/scenario.h"
+#include "sim/scenario/setting.h"
 #include "sim/study/blame.h"
 #include "sim/study/recommendation.h"
-#include "sim/study/sharding_advice.h"
 
 namespace stepsim {
 
@@ -60,6 +60,17 @@ struct CapAdvice {
   Bytes own;                  ///< The scenario's.
   Bytes best;                 ///< The shortest step; of equal ones the own.
   Gain gain;                  ///< Of the best over the own.
+};
+
+/// One way to share a training among its ranks.
+struct ShardingStep {
+  std::string name;               ///< "as recorded", "parameters kept", "root freed, too", "ddp"
+  std::vector<Setting> settings;  ///< What it sets in the scenario.
+  double step_ms = 0;
+  double memory_mib = 0;   ///< The peak of one rank without what the record does not tell.
+  bool fits = true;        ///< Into the profile's memory, where that is known.
+  Gain gain;               ///< Over what was recorded.
+  std::string not_priced;  ///< Why the profile cannot price it; else empty.
 };
 
 /// One way to train: as now, or with another bucket cap or sharding, other batches, or both.
@@ -121,6 +132,17 @@ struct AdviceCase {
 /// fully_shard other shardings of the best policy), and what the recorded steps are spent on.
 /// `on_progress` may throw to end it. Raises InputError: a cost that the profile lacks.
 [[nodiscard]] Advice advise(const AdviceCase& training, const ProgressCallback& on_progress = {});
+
+/// Predicts a policy of a scenario under fully_shard as it stands, with units kept or all freed
+/// after their forward, and under DDP. Empty for other kinds, and where the profile's passes have
+/// the communication inside, which no other sharding can be told from.
+/// Raises InputError: the unchanged scenario cannot be priced.
+[[nodiscard]] std::vector<ShardingStep> sharding_steps(Jobs& jobs,
+                                                       const std::string& policy,
+                                                       const ProgressCallback& on_progress);
+
+/// The fastest one that fits, and is surely faster than what was recorded; else the first.
+[[nodiscard]] const ShardingStep& best_sharding(const std::vector<ShardingStep>& steps);
 
 /// One epoch of a policy.
 struct EpochTime {

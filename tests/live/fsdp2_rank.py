@@ -4,7 +4,8 @@
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 fsdp2_rank.py SPEC.json
 
 SPEC.json: {"task": "collectives", "replicas", "largest_bytes", "seconds", "out"}, or {"task": "train",
-"replicas", "model", "plans", "block", "passes", "seconds", "out"}. Rank 0 writes `out`.
+"replicas", "model", "plans", "block", "passes", "seconds", "out"}, or {"task": "record", "replicas",
+"model", "plan", "parallelism", "record", "seconds", "out"}. Rank 0 writes `out`.
 """
 
 import collections
@@ -22,6 +23,7 @@ from torch.distributed.fsdp import fully_shard
 
 LIVE = pathlib.Path(__file__).resolve().parent
 SMALLEST_BYTES = 4096
+BLOCK_BEFORE = 4  # Steps before a recording: the order of the units is met, memory is there.
 CLOCK = time.monotonic  # One clock for all ranks of a machine.
 
 
@@ -185,13 +187,45 @@ def train(spec):
     return found
 
 
+# ---- recording -----------------------------------------------------------------------------------
+
+
+def record(spec):
+    """Records a plan under fully_shard with stepsim_recorder.py, pass after pass."""
+    sys.path[:0] = [str(LIVE / "own"), str(LIVE.parents[1] / "calibrate" / "torch")]
+    import stepsim_recorder  # pylint: disable=import-outside-toplevel
+
+    module = importlib.import_module(spec["model"])
+    trainer = Trainer(module, spec["parallelism"], mesh_of(spec["replicas"]))
+    run = Run(spec["plan"], trainer, module)
+    run.play(0, min(BLOCK_BEFORE, len(run.rows)))
+    recorder = stepsim_recorder.Recorder(
+        spec["record"], policy=pathlib.Path(spec["plan"]).stem, model=trainer.model, optimizer=trainer.optimizer
+    )
+    deadline = CLOCK() + spec["seconds"]
+    while True:
+        for row in run.rows:
+            batch = module.make_batch(len(row["lengths"]), row["max_length"], "cpu", row["lengths"])
+            with recorder.step(lengths=row["lengths"], max_length=row["max_length"]):
+                trainer.optimizer.zero_grad(set_to_none=True)
+                recorder.backward(trainer.model(*batch))
+                trainer.optimizer.step()
+        over = torch.tensor([float(CLOCK() > deadline)])
+        dist.all_reduce(over, dist.ReduceOp.MAX)
+        if over.item() > 0:
+            break
+        recorder.next_repeat()
+    recorder.close()
+    return {"error": recorder.error}
+
+
 def main():
     spec = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     torch.manual_seed(1 + dist.get_rank())
     begun = time.time()
-    found = {"collectives": collectives, "train": train}[spec["task"]](spec)
+    found = {"collectives": collectives, "train": train, "record": record}[spec["task"]](spec)
     if dist.get_rank() == 0:
         result = {"began_at": begun, "torch": torch.__version__, "found": found}
         pathlib.Path(spec["out"]).write_text(json.dumps(result), encoding="utf-8")

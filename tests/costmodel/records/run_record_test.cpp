@@ -51,6 +51,10 @@ StepRecord random_step(int repeat, int step, int rank, RandomValues& draw) {
   for (int i = draw.whole(3); i > 0; --i) {
     record.buckets.push_back({draw.whole(1 << 30), draw.real(), draw.real()});
   }
+  for (int i = draw.whole(3); i > 0; --i) {
+    const double launch = draw.real();
+    record.gathers.push_back({draw.whole(4), launch, launch + draw.real(), draw.real()});
+  }
   return record;
 }
 
@@ -151,6 +155,9 @@ TEST_CASE("other damage of a run record is refused by line") {
   CHECK(
       record_error_after("\"data_ms\":1,", "\"data_ms\":NaN,").find("'NaN' is not a JSON number") !=
       std::string::npos);
+  CHECK(record_error_after("\"lengths\":[1,2]",
+                           R"("lengths":[1,2],"gathers":[{"unit":0,"launch_ms":2,"end_ms":1}])") ==
+        "run.jsonl:3: error: gathers[0].end_ms: 1 is before its launch_ms, 2");
   CHECK(record_error_after("\"world_size\":2", "\"world_size\":0") ==
         "run.jsonl:1: error: world_size: 0 is below 1");
 }

@@ -1,11 +1,10 @@
-#include "sim/study/sharding_advice.h"
-
 #include <utility>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/profile.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/prediction.h"
+#include "sim/study/advice.h"
 
 namespace stepsim {
 namespace {

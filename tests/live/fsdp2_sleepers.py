@@ -27,7 +27,7 @@ from fsdp2_records import mean_of_quantiles
 ELEMENTS = [131072] + 4 * [262144]  # The root's tensor, and a layer's 512 x 512.
 CALIBRATION = ("uniform", "ddp", "plain")
 OWN = ("uniform", "default", "plain")  # Tells what was off, and does not predict.
-# Of gloo/host.json, as usual_unit_host() has them; plain SGD with foreach.
+# Of gloo/host.json, as usual_unit_times() has them; plain SGD with foreach.
 HOST_MS = {
     "unit_forward_ms": 0.87,
     "unit_forward_tensor_ms": 0.025,

@@ -427,7 +427,7 @@ class Validation(Result):
 class AdviceOption:
     """One way to train. Times are in milliseconds."""
 
-    change: str  #: "now", "other bucket cap", "other batches" or "both".
+    change: str  #: "now", "other bucket cap", "other sharding", "other batches" or "both".
     policy: str
     bucket_cap: int  #: In bytes.
     step_ms: float
@@ -473,8 +473,15 @@ class Advice(Result):
 
     @property
     def bucket_cap(self) -> Dict[str, Any]:
-        """{"own", "best": bytes, "gain": a fraction, "gain_interval90", "certain", "caps"}"""
-        return self.data["bucket_cap"]
+        """{"own", "best": bytes, "gain": a fraction, "gain_interval90", "certain", "caps"}; empty under
+        fully_shard, which has no buckets."""
+        return self.data.get("bucket_cap", {})
+
+    @property
+    def shardings(self) -> List[Dict[str, Any]]:
+        """Of a training under fully_shard: {"name", "step_time_ms", "peak_memory_mib", "fits", "gain",
+        "gain_interval90", "certain"}, or "not_priced" with the reason; else empty."""
+        return self.data.get("shardings", [])
 
 
 class Catalog(Result):

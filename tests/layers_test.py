@@ -46,9 +46,11 @@ SIM = [
     "sim/study/starter",
     "sim/study",
     "sim/study/tune",
+    "sim/study/diff",
     "sim/replay",
     "sim/report",
     "sim/report/tune",
+    "sim/report/diff",
     "sim/report/validation",
     "sim/report/buckets",
     "sim/report/trace",
@@ -85,7 +87,8 @@ COMPOSED = COSTMODEL + CALIBRATE + SIM + ["sim", "sim/library", "sim/python"]
 
 # Library header prefix -> folders (or files) that may include it.
 LIBRARIES = {
-    "boost/": ("costmodel/terminal/command_parser.cpp", "sim/predict/draws/noise", "calibrate/samples/statistics.cpp"),
+    "boost/": ("costmodel/terminal/command_parser.cpp", "sim/predict/draws/noise", "sim/study/diff/effect.cpp",
+               "calibrate/samples/statistics.cpp"),
     "gloo/": ("calibrate/cpu/",),
     "Eigen/": ("calibrate/fit/", "sim/batching/algorithms/sparse_nnls"),
     "toml++/": ("sim/scenario/",),

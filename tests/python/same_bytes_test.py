@@ -170,6 +170,24 @@ def test_advised():
              compared=without_ids)
 
 
+def test_a_diff():
+    import diff_test
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        before = diff_test.write(folder / "a.jsonl", diff_test.training(1))
+        slow = diff_test.training(2, {("forward", 1): 1.1})
+        after = diff_test.write(folder / "b.jsonl", slow, **diff_test.LATER)
+        result = stepsim.diff(before, stepsim.RunRecord.read(after))
+        same(result, "diff", "--before", before, "--after", after)
+        low, high = result.interval
+        assert result.verdict == "slower" and 0 < low < result.change < high, result
+        assert [(one.part, one.ranks) for one in result.causes] == [("forward", [1])], result.causes
+        assert repr(result).startswith("<stepsim.Diff: slower: "), repr(result)
+        assert set(result["part"]) >= {"forward", "backward"}, result.columns
+        assert not stepsim.diff(before, after, fail_if_slower=1).ok
+
+
 def test_catalogs_and_a_replay():
     same_list = [(stepsim.policies(), "policies"), (stepsim.models(), "models")]
     for result, command in same_list:

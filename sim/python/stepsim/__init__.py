@@ -27,7 +27,7 @@ _arrays.check_arrays(_core)
 
 from . import results
 from .advise import advise
-from .catalog import buckets, lengths_of, models, others, policies, profiles, replay
+from .catalog import buckets, diff, lengths_of, models, others, policies, profiles, replay
 from .errors import InputError, MachineError
 from .job import Job
 from .records import Plan, Profile, RunRecord
@@ -44,6 +44,7 @@ __all__ = [
     "__version__",
     "advise",
     "buckets",
+    "diff",
     "lengths_of",
     "models",
     "policies",

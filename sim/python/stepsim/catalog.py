@@ -5,6 +5,7 @@ import os
 from . import results
 from ._ask import ask
 from ._questions import ROWS, made
+from .records import record_files
 
 
 def _ask(question, options, progress=None):
@@ -40,6 +41,20 @@ def buckets(path) -> results.Buckets:
 
 
 replay = made("replay", results.Replay, _ask, "program", required="program")
+
+diff = made(
+    "diff",
+    results.Diff,
+    _ask,
+    "before after progress",
+    required="before after",
+    hidden="records",
+    convert={"before": record_files, "after": record_files},
+    words={
+        "before": "A run record, the files of all its ranks, or several runs: paths or RunRecord objects.",
+        "after": "The same of the runs that are compared with these.",
+    },
+)
 
 # The questions that nothing more is said of: by their rows alone.
 others = {

@@ -100,6 +100,12 @@ class RunRecord(_Rows):
         return f"<stepsim.RunRecord {policy}: {self.world_size} ranks, {len(self)} rows>"
 
 
+def record_files(records):
+    """Paths of run records that are given as paths or RunRecord objects: one, or several."""
+    several = records if isinstance(records, (list, tuple)) else [records]
+    return [one.file if isinstance(one, RunRecord) else os.fspath(one) for one in several] or None
+
+
 class Plan(_Rows):
     """The batches of every step and rank: a row for each micro-batch.
 

@@ -424,6 +424,48 @@ class Validation(Result):
 
 
 @dataclasses.dataclass(frozen=True)
+class DiffCause:
+    """A part of the step that moved beyond noise. Times are in milliseconds."""
+
+    part: str  #: "data", "forward", "backward", "optimizer", …
+    ranks: List[int]  #: Empty: all of them.
+    change_ms: float
+    change: float  #: In parts of what the part took before.
+    interval_ms: Interval  #: As wide as it takes for all parts and ranks to hold together.
+    waiting_ranks: List[int]  #: Those that wait longer for these.
+    by_processor: bool  #: Times are the processor's: the clock's are too noisy to tell.
+    processor_idle: bool  #: The clock's time grew, the processor's did not.
+    words: str
+
+
+class Diff(Result):
+    """What moved between two records of a training.
+
+    The table, `columns`, has a row for each part and rank.
+    """
+
+    @property
+    def verdict(self) -> str:
+        """"faster", "slower" or "no difference"."""
+        return self.data["verdict"]
+
+    @property
+    def change(self) -> float:
+        """How much longer a step takes at equal batches, as a fraction."""
+        return self.data["step"]["change"]
+
+    @property
+    def interval(self) -> Interval:
+        """That is wrong in 1 of 1000 comparisons."""
+        return tuple(self.data["step"]["interval"])
+
+    @functools.cached_property
+    def causes(self) -> List[DiffCause]:
+        """The largest first; empty where no part moved beyond noise."""
+        return [_typed(DiffCause, one) for one in self.data["causes"]]
+
+
+@dataclasses.dataclass(frozen=True)
 class AdviceOption:
     """One way to train. Times are in milliseconds."""
 

@@ -12,7 +12,7 @@ from ._ask import ask
 from ._questions import ROWS, made
 from .errors import InputError, MachineError
 from .lengths import checked_lengths
-from .records import Plan, RunRecord
+from .records import Plan, record_files
 
 
 def _lengths_set(lengths):
@@ -36,12 +36,6 @@ def settings_of(key, value):
 
 def _milliseconds(time):
     return time if isinstance(time, str) else f"{time} ms"
-
-
-def _files(records):
-    """Paths of run records that are given as paths or RunRecord objects: one, or several."""
-    several = records if isinstance(records, (list, tuple)) else [records]
-    return [one.file if isinstance(one, RunRecord) else os.fspath(one) for one in several] or None
 
 
 def _report(answer) -> str:
@@ -205,7 +199,7 @@ class Scenario:
         results.Validation,
         "records step_times predictions bound progress",
         renamed={"records": "live"},
-        convert={"records": _files},
+        convert={"records": record_files},
         words={"records": "Run records: paths, or RunRecord objects."},
     )
 

@@ -1,0 +1,498 @@
+#include "sim/report/diff/diff_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/shell_word.h"
+#include "costmodel/terminal/table.h"
+#include "costmodel/terminal/wrap.h"
+#include "sim/report/columns.h"
+#include "sim/report/number_text.h"
+
+namespace stepsim {
+namespace {
+
+constexpr int kWidth = 80;
+
+std::string moved_ms(double ms) {
+  const double size = std::abs(ms);
+  return fmt::format("{:+.{}f} ms", ms, size < 0.1 ? 3 : size < 10 ? 2 : 1);
+}
+
+/// "+1.2 to +3.4 %"
+std::string share_interval(const Effect& effect, double alarm) {
+  const auto [low, high] = effect.interval(alarm);
+  return fmt::format(
+      "{:+.1f} to {:+.1f} %", 100 * effect.relative(low), 100 * effect.relative(high));
+}
+
+bool is_unequally_held_up(const RecordDiff& diff) {
+  return diff.held_up_chance < kVerdictAlarm;
+}
+
+double held_up_ms(const HeldUpSteps& side) {
+  return side.steps > 0 ? side.ms / side.steps : 0;
+}
+
+std::string ranks_text(const std::vector<int>& ranks, int world_size) {
+  if (ranks.empty()) {
+    return world_size > 1 ? fmt::format("on all {} ranks", world_size) : "";
+  }
+  constexpr std::size_t kShown = 8;
+  const std::vector<int> shown(ranks.begin(),
+                               ranks.begin() + static_cast<long>(std::min(kShown, ranks.size())));
+  return fmt::format(
+      "of rank{} {}{}",
+      ranks.size() > 1 ? "s" : "",
+      fmt::join(shown, ", "),
+      ranks.size() > kShown ? fmt::format(" and {} more", ranks.size() - kShown) : "");
+}
+
+/// "the forward of rank 1 takes 9.8 % longer (+3.20 ms, +2.90 to +3.50)"
+std::string moved_text(const RecordDiff& diff, const DiffCause& cause) {
+  const auto& [low, high] = cause.interval;
+  const std::string where = ranks_text(cause.ranks, diff.ranks);
+  return fmt::format("{}{}{} takes {} {}{} ({} a step, {} to {})",
+                     row_of(cause.part).words,
+                     where.empty() ? "" : " ",
+                     where,
+                     percent(std::abs(cause.share)),
+                     cause.ms > 0 ? (cause.by_processor ? "more" : "longer") : "less",
+                     cause.by_processor ? " of the processor" : "",
+                     moved_ms(cause.ms),
+                     moved_ms(low),
+                     moved_ms(high));
+}
+
+std::string cause_text(const RecordDiff& diff, const DiffCause& cause) {
+  std::string text = moved_text(diff, cause);
+  if (!cause.waiting.empty()) {
+    const bool several = cause.waiting.size() > 1;
+    text += fmt::format("; so rank{} {} {} {}{}",
+                        several ? "s" : "",
+                        fmt::join(cause.waiting, ", "),
+                        several ? "wait" : "waits",
+                        several ? "up to " : "",
+                        moved_ms(cause.waiting_ms));
+  }
+  if (cause.processor_idle) {
+    text +=
+        "; its processor time did not grow with it: it slept, waited, or another program had "
+        "the processor";
+  }
+  if (row_of(cause.part).waits && cause.part == StepPart::Communication) {
+    text += ": the network, or what else moves gradients, since no rank's own work changed";
+  } else if (row_of(cause.part).waits && diff.reading == WaitReading::Processor) {
+    text +=
+        ": the network, or a rank that slept or was kept from running in its backward; these "
+        "records do not tell which";
+  } else if (row_of(cause.part).waits) {
+    text += ", and no rank's own work stands out of the noise";
+  }
+  return text;
+}
+
+/// At which sizes; empty where it cannot be said.
+std::string sizes_text(const RecordDiff& diff) {
+  if (diff.sizes.empty() || diff.verdict == DiffVerdict::NoDifference) {
+    return "";
+  }
+  const SizeChange& small = diff.sizes.front();
+  const SizeChange& large = diff.sizes.back();
+  const std::string both =
+      fmt::format("{} ({}) where the fullest rank has up to {:.0f} tokens, {} ({}) from {:.0f} on",
+                  moved_ms(small.effect.change),
+                  signed_percent(small.effect.relative(small.effect.change)),
+                  small.to,
+                  moved_ms(large.effect.change),
+                  signed_percent(large.effect.relative(large.effect.change)),
+                  large.from);
+  if (diff.sizes_differ) {
+    const bool grows = std::abs(large.effect.change) > std::abs(small.effect.change);
+    return fmt::format("{} batches most: {}", grows ? "long" : "short", both);
+  }
+  if (diff.shares_differ) {
+    return "about as many milliseconds at all lengths, as a fixed cost of a step: " + both;
+  }
+  return "at all lengths, as far as these steps tell: " + both;
+}
+
+/// The part whose mean over the ranks changed most, for a step that changed without one that did
+/// so surely.
+std::string largest_text(const RecordDiff& diff) {
+  const PartChange* most = nullptr;
+  for (const PartChange& change : diff.parts) {
+    const bool counts = change.rank < 0 && row_of(change.part).adds &&
+                        (change.effect.change > 0) == (diff.step.change > 0);
+    if (counts &&
+        (most == nullptr || std::abs(change.effect.change) > std::abs(most->effect.change))) {
+      most = &change;
+    }
+  }
+  const std::string none = "no single part stands out of the noise";
+  return most == nullptr ? none
+                         : fmt::format("{}; {} changed most: {} in the mean over the ranks",
+                                       none,
+                                       row_of(most->part).words,
+                                       moved_ms(most->effect.change));
+}
+
+bool have_other_batches(const RecordDiff& diff) {
+  constexpr double kWorthSaying = 0.005;
+  return std::abs(diff.batches.ms) > kWorthSaying * diff.mean_before;
+}
+
+std::string batches_text(const RecordDiff& diff) {
+  const BatchesChange& batches = diff.batches;
+  return fmt::format(
+      "the batches changed, which is no change of the machine: the fullest rank has {:.0f} -> "
+      "{:.0f} padded tokens a step in the mean, and the mean step takes {} for that",
+      batches.tokens_before,
+      batches.tokens_after,
+      moved_ms(batches.ms));
+}
+
+std::string held_up_text(const RecordDiff& diff) {
+  const HeldUpSteps& before = diff.held_up_before;
+  const HeldUpSteps& after = diff.held_up_after;
+  return fmt::format(
+      "steps that something held up (a checkpoint, an evaluation, a garbage collection or the "
+      "like) are left out of all figures: {} of {} before, {} of {} after; they would add {} and "
+      "{} to the mean step",
+      before.held_up,
+      before.steps,
+      after.held_up,
+      after.steps,
+      moved_ms(held_up_ms(before)),
+      moved_ms(held_up_ms(after)));
+}
+
+/// What to do about the largest reason.
+std::string cause_next(const RecordDiff& diff, const DiffCause& cause, const DiffFiles& files) {
+  const std::string after = fmt::format("{}", fmt::join(mapped(files.after, shell_word), " "));
+  const std::string ranks =
+      cause.ranks.size() == 1 ? fmt::format("rank{}", cause.ranks.front()) : "rank*";
+  switch (cause.part) {
+    case StepPart::Data:
+      return fmt::format(
+          "stepsim advise {}   (what loading costs; see workers and prefetch_factor of the "
+          "DataLoader)",
+          after);
+    case StepPart::WaitingForRanks:
+      return fmt::format("stepsim advise {}   (batches that are more equal)", after);
+    case StepPart::Communication:
+      return fmt::format(
+          "torchrun --nproc_per_node {} -m stepsim.torch.all_reduce --out all_reduce.log   (the "
+          "links by themselves, to hold against a log of before)",
+          diff.ranks);
+    case StepPart::Waiting:
+      if (diff.reading == WaitReading::Processor) {
+        return "record both again with Recorder(…, model=ddp), which tells ranks that are late "
+               "from the network, and ask again";
+      }
+      return fmt::format("stepsim advise {}   (what the waiting is for)", after);
+    case StepPart::Forward:
+    case StepPart::Backward:
+    case StepPart::Optimizer:
+    case StepPart::Other:
+    case StepPart::Host:
+      break;
+  }
+  if (cause.processor_idle) {
+    return fmt::format(
+        "look at what else runs on the machine of {}, and for sleeps and locks in "
+        "its {}; then record again",
+        ranks == "rank*" ? "the ranks" : "rank " + ranks.substr(4),
+        row_of(cause.part).words);
+  }
+  return fmt::format(
+      "stepcal import kineto {}*.pt.trace.json.gz   (PyTorch's profiler on some steps of both: "
+      "which kernels of the {}{})",
+      ranks,
+      row_of(cause.part).words,
+      cause.ranks.size() == 1 ? "; and look at that rank's clocks and what else runs there" : "");
+}
+
+/// How to learn more where nothing was found.
+std::string more_next(const RecordDiff& diff, const DiffFiles& files) {
+  constexpr double kAim = 0.01;
+  constexpr std::size_t kMostSteps = 100'000;
+  const auto [low, high] = diff.step.interval(kVerdictAlarm);
+  const double half = diff.step.relative(high - low) / 2;
+  const std::string sides = fmt::format("stepsim diff --before {} … --after {} …",
+                                        fmt::join(mapped(files.before, shell_word), " "),
+                                        fmt::join(mapped(files.after, shell_word), " "));
+  if (half <= kAim) {
+    return fmt::format("nothing; a change of less than {} would not have been seen", percent(half));
+  }
+  const auto steps =
+      static_cast<std::size_t>(static_cast<double>(std::min(diff.steps_before, diff.steps_after)) *
+                               (half / kAim) * (half / kAim));
+  return fmt::format(
+      "to see a change of 1 % rather than of {}: record {} steps of each, in several runs by turns "
+      "(before, after, before, after), and say {}",
+      percent(half),
+      steps > kMostSteps ? "many more" : fmt::format("about {}", (steps + 9) / 10 * 10),
+      sides);
+}
+
+struct PartRow {
+  const RecordDiff* diff;
+  const PartChange* change;
+};
+
+std::pair<double, double> interval_of(const PartRow& row) {
+  return row.change->effect.interval(row.diff->parts_alarm);
+}
+
+// clang-format off
+const Column<PartRow> kPartColumns[] = {
+    {"part", "part", [](const PartRow& r) -> Cell { return row_of(r.change->part).key; }},
+    {nullptr, nullptr, [](const PartRow& r) -> Cell { return row_of(r.change->part).words; },
+     "part", FigureFormat::Words, 10},
+    {"rank", "rank",
+     [](const PartRow& r) -> Cell { return r.change->rank < 0 ? Cell() : Cell(std::int64_t{r.change->rank}); }},
+    {nullptr, nullptr,
+     [](const PartRow& r) -> Cell { return r.change->rank < 0 ? "all" : fmt::format("{}", r.change->rank); },
+     "rank", FigureFormat::Words, 20},
+    {"before_ms", "before_ms", [](const PartRow& r) -> Cell { return r.change->effect.before; },
+     "before ms", FigureFormat::Milliseconds, 30},
+    {"change_ms", "change_ms", [](const PartRow& r) -> Cell { return r.change->effect.change; },
+     "change ms", FigureFormat::SignedMilliseconds, 40},
+    {"change", "change",
+     [](const PartRow& r) -> Cell { return r.change->effect.relative(r.change->effect.change); },
+     "change", FigureFormat::SignedPercent, 50},
+    {"interval_ms/0", "low_ms", [](const PartRow& r) -> Cell { return interval_of(r).first; }},
+    {"interval_ms/1", "high_ms", [](const PartRow& r) -> Cell { return interval_of(r).second; }},
+    {nullptr, nullptr,
+     [](const PartRow& r) -> Cell { return r.change->effect.relative(interval_of(r).first); },
+     "99 % interval of all", FigureFormat::SignedPercentInterval, 60,
+     [](const PartRow& r) -> Cell { return r.change->effect.relative(interval_of(r).second); }},
+    {"processor_change_ms", "processor_change_ms",
+     [](const PartRow& r) -> Cell { return r.change->processor ? Cell(r.change->processor->change) : Cell(); }},
+    {"processor_beyond_noise", "processor_beyond_noise",
+     [](const PartRow& r) -> Cell { return r.change->processor ? Cell(std::int64_t{r.change->processor_is_real}) : Cell(); }},
+    {"beyond_noise", "beyond_noise", [](const PartRow& r) -> Cell { return std::int64_t{r.change->is_real}; }},
+    {nullptr, nullptr, [](const PartRow& r) -> Cell { return r.change->is_real ? "moved" : r.change->processor_is_real ? "processor" : ""; },
+     "", FigureFormat::Words, 70},
+};
+// clang-format on
+
+std::vector<PartRow> rows_of(const RecordDiff& diff, bool all) {
+  constexpr int kFewRanks = 4;
+  std::vector<PartRow> rows;
+  for (const PartChange& change : diff.parts) {
+    if (all || change.rank < 0 || change.moved() != nullptr || diff.ranks <= kFewRanks) {
+      rows.push_back({&diff, &change});
+    }
+  }
+  return rows;
+}
+
+std::string sizes_table(const RecordDiff& diff, const Screen& screen) {
+  if (diff.sizes.empty()) {
+    return "";
+  }
+  Table table({"tokens of the fullest rank", "steps", "before ms", "change", "99 % interval"});
+  for (const SizeChange& size : diff.sizes) {
+    table.add({fmt::format("{:.0f} to {:.0f}", size.from, size.to),
+               fmt::format("{}", size.steps),
+               step_ms_text(size.effect.before),
+               signed_percent(size.effect.relative(size.effect.change)),
+               share_interval(size.effect, kPartsAlarm)});
+  }
+  return "\n" + table.text(screen);
+}
+
+/// A paragraph behind a label, indented below it.
+std::string paragraph(const std::string& label, const std::string& text, const Screen& screen) {
+  std::string result;
+  const auto width = static_cast<std::size_t>(screen.columns);
+  const std::size_t room = width > 2 * label.size() ? width - label.size() : width;
+  for (const std::string& line : wrapped(text, room)) {
+    result += (result.empty() ? label : std::string(label.size(), ' ')) + line + "\n";
+  }
+  return result;
+}
+
+std::string compared_text(const RecordDiff& diff) {
+  return fmt::format(
+      "{} steps before and {} after, {}; {}",
+      diff.steps_before,
+      diff.steps_after,
+      diff.same_batches ? "each against those of the same batches" : "at equal sizes by a fit",
+      diff.by_turns ? "both ran by turns, so that the machine's drift cancels"
+                    : "one side ran behind the other, so intervals hold the machine's drift");
+}
+
+Json effect_json(const Effect& effect, double alarm) {
+  const auto [low, high] = effect.interval(alarm);
+  return {{"before_ms", effect.before},
+          {"change_ms", effect.change},
+          {"change", effect.relative(effect.change)},
+          {"interval_ms", {low, high}},
+          {"interval", {effect.relative(low), effect.relative(high)}},
+          {"standard_error_ms", effect.error},
+          {"degrees_of_freedom", effect.freedom}};
+}
+
+const char* name_of(DiffVerdict verdict) {
+  return verdict == DiffVerdict::Faster   ? "faster"
+         : verdict == DiffVerdict::Slower ? "slower"
+                                          : "no difference";
+}
+
+Json held_up_json(const HeldUpSteps& side) {
+  return {{"steps", side.steps}, {"held_up", side.held_up}, {"ms_per_step", held_up_ms(side)}};
+}
+
+Json cause_json(const RecordDiff& diff, const DiffCause& cause) {
+  return {{"part", row_of(cause.part).key},
+          {"ranks", cause.ranks},  // Empty: all.
+          {"change_ms", cause.ms},
+          {"change", cause.share},
+          {"interval_ms", {cause.interval.first, cause.interval.second}},
+          {"waiting_ranks", cause.waiting},
+          {"by_processor", cause.by_processor},
+          {"processor_idle", cause.processor_idle},
+          {"words", cause_text(diff, cause)}};
+}
+
+}  // namespace
+
+std::string diff_headline(const RecordDiff& diff) {
+  const Effect& step = diff.step;
+  const std::string with = fmt::format("99.9 % interval {}", share_interval(step, kVerdictAlarm));
+  std::string text =
+      diff.verdict == DiffVerdict::NoDifference
+          ? fmt::format(
+                "no difference beyond noise: a step takes {} for the same batches ({}), {} "
+                "ms before",
+                signed_percent(step.relative(step.change)),
+                with,
+                step_ms_text(step.before))
+          : fmt::format("{}: a step takes {} {} for the same batches ({}), {} -> {} ms",
+                        name_of(diff.verdict),
+                        percent(std::abs(step.relative(step.change))),
+                        step.change > 0 ? "longer" : "less",
+                        with,
+                        step_ms_text(step.before),
+                        step_ms_text(step.before + step.change));
+  if (is_unequally_held_up(diff)) {
+    text += fmt::format("; beside that, {} of {} steps are held up, {} of {} before ({} a step)",
+                        diff.held_up_after.held_up,
+                        diff.held_up_after.steps,
+                        diff.held_up_before.held_up,
+                        diff.held_up_before.steps,
+                        moved_ms(held_up_ms(diff.held_up_after) - held_up_ms(diff.held_up_before)));
+  }
+  return text;
+}
+
+std::vector<std::string> diff_reasons(const RecordDiff& diff) {
+  std::vector<std::string> reasons;
+  for (const DiffCause& cause : diff.causes) {
+    reasons.push_back(cause_text(diff, cause));
+  }
+  if (diff.causes.empty() && diff.verdict != DiffVerdict::NoDifference) {
+    reasons.push_back(largest_text(diff));
+  }
+  if (std::string sizes = sizes_text(diff); !sizes.empty()) {
+    reasons.push_back(std::move(sizes));
+  }
+  if (have_other_batches(diff)) {
+    reasons.push_back(batches_text(diff));
+  }
+  return reasons;
+}
+
+std::vector<std::string> diff_next(const RecordDiff& diff, const DiffFiles& files) {
+  if (!diff.causes.empty()) {
+    return {cause_next(diff, diff.causes.front(), files)};
+  }
+  if (diff.verdict == DiffVerdict::NoDifference) {
+    return {more_next(diff, files)};
+  }
+  return {fmt::format("stepsim advise {}   (what its steps are spent on)",
+                      fmt::join(mapped(files.after, shell_word), " "))};
+}
+
+std::string diff_text(const RecordDiff& diff, const DiffFiles& files, const Screen& screen) {
+  Screen shown = screen;
+  shown.columns = screen.is_terminal() ? screen.columns : kWidth;
+  std::string text = paragraph("verdict:  ", diff_headline(diff), shown);
+  const char* label = diff.verdict == DiffVerdict::NoDifference ? "yet:      " : "why:      ";
+  for (const std::string& reason : diff_reasons(diff)) {
+    text += paragraph(label, reason, shown);
+    label = "          ";
+  }
+  if (!diff.settings.empty()) {
+    text += paragraph("changed:  ", fmt::format("{}", fmt::join(diff.settings, "; ")), shown);
+  }
+  for (const std::string& next : diff_next(diff, files)) {
+    text += paragraph("next:     ", next, shown);
+  }
+  text += "\n" + table_of<PartRow>(kPartColumns, rows_of(diff, false)).text(shown);
+  text += sizes_table(diff, shown);
+  text += "\n" + paragraph("compared: ", compared_text(diff), shown);
+  std::vector<std::string> notes = diff.notes;
+  if (diff.held_up_before.held_up + diff.held_up_after.held_up > 0) {
+    notes.push_back(held_up_text(diff));
+  }
+  for (const std::string& note : notes) {
+    text += paragraph("note: ", note, shown);
+  }
+  return text;
+}
+
+Json diff_json(const RecordDiff& diff, const DiffFiles& files) {
+  Json json = {
+      {"format", "stepsim-diff/1"},
+      {"headline", diff_headline(diff)},
+      {"verdict", name_of(diff.verdict)},
+      {"alarm", {{"verdict", kVerdictAlarm}, {"parts", kPartsAlarm}}},
+      {"before",
+       {{"records", files.before},
+        {"steps", diff.steps_before},
+        {"mean_step_ms", diff.mean_before},
+        {"held_up", held_up_json(diff.held_up_before)}}},
+      {"after",
+       {{"records", files.after},
+        {"steps", diff.steps_after},
+        {"mean_step_ms", diff.mean_after},
+        {"held_up", held_up_json(diff.held_up_after)}}},
+      {"step", effect_json(diff.step, kVerdictAlarm)},
+      {"batches",
+       {{"same", diff.same_batches},
+        {"tokens_before", diff.batches.tokens_before},
+        {"tokens_after", diff.batches.tokens_after},
+        {"change_ms", diff.batches.ms}}},
+      {"by_turns", diff.by_turns},
+      {"held_up_chance", diff.held_up_chance},
+      {"causes",
+       mapped(diff.causes, [&](const DiffCause& cause) { return cause_json(diff, cause); })},
+      {"reasons", diff_reasons(diff)},
+      {"next", diff_next(diff, files)},
+      {"settings", diff.settings},
+      {"notes", diff.notes}};
+  json["parts"] = mapped(rows_of(diff, true),
+                         [](const PartRow& row) { return row_json<PartRow>(kPartColumns, row); });
+  json["sizes"] = mapped(diff.sizes, [](const SizeChange& size) {
+    Json row = {{"tokens", {size.from, size.to}}, {"steps", size.steps}};
+    row.update(effect_json(size.effect, kPartsAlarm));
+    return row;
+  });
+  return json;
+}
+
+std::string diff_csv(const RecordDiff& diff) {
+  return csv_text<PartRow>(kPartColumns, rows_of(diff, true));
+}
+
+}  // namespace stepsim

@@ -1,0 +1,263 @@
+"""Runs stepsim diff as a user would, on the records of a made training.
+
+usage: diff_test.py PATH_OF_STEPSIM
+"""
+
+import copy
+import csv
+import io
+import json
+import os
+import pathlib
+import random
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import stepsim_program  # noqa: E402  (it takes the same argument)
+import small_runner  # noqa: E402  (needs the path above)
+
+PARAMETERS = [{"name": "weight", "shape": [100, 100], "dtype": "f32"}]
+NOISE = 0.003  # Of every time, by itself.
+STEPS = 80
+PARTS = ("data", "forward", "backward", "optimizer")
+
+
+def header(**members):
+    return {
+        "format": "stepsim-run-record/1", "policy": "fixed", "world_size": 2, "backend": "gloo",
+        "device": "test", "host": "one", "started_at": "2026-11-27T10:00:00Z",
+        "versions": {"torch": "2.10"}, "warmup_steps": 2,
+        "model": {"name": "Own", "parameters": PARAMETERS}, **members,
+    }  # fmt: skip
+
+
+def training(seed, factors=None, extra=None, batches=1, lengths=(16, 128), network=1.0, steps=STEPS):
+    """Rows of two ranks by a law of their batches, with noise.
+
+    factors: {(part, rank): factor}; extra: {(part, rank): ms}; batches: seed of the lengths.
+    """
+    factors, extra = factors or {}, extra or {}
+    noise, draw = random.Random(seed), random.Random(batches)
+    rows, clock = [], 1000.0
+    for step in range(steps):
+        tokens = [8 * draw.randint(*lengths) for _ in range(2)]
+
+        def took(part, rank, ms):
+            ms = ms * factors.get((part, rank), 1) * (1 + NOISE * noise.gauss(0, 1))
+            return ms + extra.get((part, rank), 0)
+
+        own = [{"data": took("data", rank, 1.0), "forward": took("forward", rank, 1 + 0.02 * tokens[rank]),
+                "backward": took("backward", rank, 1 + 0.04 * tokens[rank])} for rank in range(2)]
+        launch = [sum(one.values()) for one in own]
+        end = max(launch) + 3 * network * (1 + NOISE * noise.gauss(0, 1))
+        for rank in range(2):
+            last = took("optimizer", rank, 4.0)
+            rows.append({
+                "repeat": 0, "step": step, "rank": rank, "samples": 8, "max_length": tokens[rank] // 8,
+                "useful_tokens": tokens[rank], "padded_tokens": tokens[rank], "start_ms": clock,
+                **{f"{part}_ms": ms for part, ms in own[rank].items()},
+                "wait_ms": end - launch[rank], "optimizer_ms": last, "step_ms": end + last,
+                "buckets": [{"bytes": 40000, "launch_ms": launch[rank], "end_ms": end}],
+            })  # fmt: skip
+        clock += end + 5
+    return rows
+
+
+def write(path, rows, **members):
+    lines = [header(**members), *rows]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def in_folder(test):
+    def wrapped():
+        with tempfile.TemporaryDirectory() as name:
+            before = os.getcwd()
+            os.chdir(name)
+            try:
+                test(pathlib.Path(name))
+            finally:
+                os.chdir(before)
+
+    return wrapped
+
+
+LATER = {"started_at": "2026-11-27T11:00:00Z"}
+
+
+def diff(before, after, *more):
+    return json.loads(stepsim_program.run("diff", before, after, "--json", "-", *more).stdout)
+
+
+@in_folder
+def test_the_same_training_twice_is_no_difference_in_20_of_20(folder):
+    quiet = causes = 0
+    for pair in range(20):
+        before = write(folder / "a.jsonl", training(2 * pair))
+        after = write(folder / "b.jsonl", training(2 * pair + 1), **LATER)
+        found = diff(before, after)
+        quiet += found["verdict"] == "no difference"
+        causes += bool(found["causes"])
+    assert (quiet, causes) == (20, 0), (quiet, causes)
+
+
+@in_folder
+def test_planted_parts_are_found_and_named_with_their_rank(folder):
+    before = write(folder / "a.jsonl", training(1))
+    named = {}
+    for share in (0.01, 0.03, 0.10):
+        for part in PARTS:
+            for rank in range(2):
+                rows = training(100 + rank, {(part, rank): 1 + share})
+                found = diff(before, write(folder / "b.jsonl", rows, **LATER))
+                first = found["causes"][:1]
+                hit = bool(first) and (first[0]["part"], first[0]["ranks"]) == (part, [rank])
+                named[share] = named.get(share, 0) + hit
+                assert len(found["causes"]) <= 1, (share, part, rank, found["reasons"])
+                if hit:
+                    low, high = first[0]["interval_ms"]
+                    assert low < first[0]["change_ms"] < high and low > 0, first
+    # Noise of 0.3 % of each time, with drift and as many parts and ranks, hides some of 1 %.
+    assert named[0.03] == named[0.10] == 8 and named[0.01] >= 4, named
+
+
+@in_folder
+def test_the_verdict_stands_first_in_80_columns(folder):
+    before = write(folder / "a.jsonl", training(1))
+    rows = training(2, {("forward", 0): 1.1, ("forward", 1): 1.1})
+    after = write(folder / "b.jsonl", rows, versions={"torch": "2.15"}, **LATER)
+    text = stepsim_program.run("diff", before, after).stdout
+    lines = text.splitlines()
+    assert lines[0].startswith("verdict:  slower: a step takes "), text
+    heads = [line[:10].strip() for line in lines if line[:10].strip().endswith(":")]
+    assert heads[:4] == ["verdict:", "why:", "changed:", "next:"], heads
+    assert all(len(line) <= 80 for line in lines), [line for line in lines if len(line) > 80]
+    assert "forward on all 2 ranks takes " in text and "long batches most" in text, text
+    assert "versions.torch 2.10 -> 2.15" in text, text
+    found = diff(before, after)
+    assert found["format"] == "stepsim-diff/1" and found["verdict"] == "slower"
+    low, high = found["step"]["interval_ms"]
+    assert 0 < low < found["step"]["change_ms"] < high
+    table = list(csv.DictReader(io.StringIO(stepsim_program.run("diff", before, after, "--csv", "-").stdout)))
+    assert {row["part"] for row in table} >= set(PARTS) and len(table) == len(found["parts"])
+    other = diff(after, before)
+    assert other["verdict"] == "faster" and other["causes"][0]["change_ms"] < 0, other["headline"]
+
+
+@in_folder
+def test_ranks_that_wait_for_a_slow_one_and_a_slow_network_are_told_apart(folder):
+    before = write(folder / "a.jsonl", training(1))
+    found = diff(before, write(folder / "b.jsonl", training(2, extra={("backward", 1): 8}), **LATER))
+    first = found["causes"][0]
+    assert (first["part"], first["ranks"], first["waiting_ranks"]) == ("backward", [1], [0]), first
+    found = diff(before, write(folder / "b.jsonl", training(3, network=2), **LATER))
+    first = found["causes"][0]
+    assert (first["part"], first["ranks"]) == ("exposed_communication", []), found["reasons"]
+    assert "stepsim.torch.all_reduce" in found["next"][0], found["next"]
+
+
+@in_folder
+def test_other_batches_are_no_change_of_the_machine(folder):
+    before = write(folder / "a.jsonl", training(1))
+    after = write(folder / "b.jsonl", training(2, batches=7, lengths=(48, 160)), **LATER)
+    found = diff(before, after)
+    assert found["verdict"] == "no difference" and not found["causes"], found["headline"]
+    assert not found["batches"]["same"] and found["batches"]["change_ms"] > 5, found["batches"]
+    assert any(reason.startswith("the batches changed") for reason in found["reasons"]), found
+
+
+@in_folder
+def test_a_fixed_cost_of_a_step_is_one_at_all_lengths(folder):
+    before = write(folder / "a.jsonl", training(1))
+    slow = training(2, extra={("optimizer", 0): 2, ("optimizer", 1): 2})
+    found = diff(before, write(folder / "b.jsonl", slow, **LATER))
+    assert any("as a fixed cost of a step" in reason for reason in found["reasons"]), found["reasons"]
+
+
+@in_folder
+def test_steps_that_are_held_up_are_counted_apart(folder):
+    before = write(folder / "a.jsonl", training(1))
+    rows = training(2)
+    for row in rows:
+        if row["step"] % 11 == 5:
+            row["optimizer_ms"] += 300
+            row["step_ms"] += 300
+    found = diff(before, write(folder / "b.jsonl", rows, **LATER))
+    assert found["verdict"] == "no difference" and not found["causes"], found["headline"]
+    assert found["after"]["held_up"]["held_up"] == 7 and found["held_up_chance"] < 0.02, found["after"]
+    # A step that is held up for 2 s in the beginning does not come again.
+    rows = training(2)
+    for row in rows[4:6]:
+        row["forward_ms"] += 2000
+        row["step_ms"] += 2000
+    text = stepsim_program.run("diff", before, write(folder / "b.jsonl", rows, **LATER)).stdout
+    assert "one step at the beginning of the runs took much longer" in " ".join(text.split()), text
+
+
+@in_folder
+def test_fail_if_slower_decides_the_exit_status(folder):
+    before = write(folder / "a.jsonl", training(1))
+    after = write(folder / "b.jsonl", training(2, {("forward", 0): 1.1, ("forward", 1): 1.1}), **LATER)
+    stepsim_program.run("diff", before, after)
+    stepsim_program.run("diff", before, after, "--fail-if-slower", "1", status=1)
+    stepsim_program.run("diff", before, after, "--fail-if-slower", "20")
+    stepsim_program.run("diff", after, before, "--fail-if-slower", "0")
+
+
+@in_folder
+def test_ranks_files_and_several_runs_of_a_side(folder):
+    sides = {"a": training(1), "b": training(2)}
+    files = []
+    for name, rows in sides.items():
+        members = {} if name == "a" else LATER
+        for rank in range(2):
+            own = [row for row in rows if row["rank"] == rank]
+            files.append(write(folder / f"{name}.rank{rank}.jsonl", own, **members).name)
+    text = stepsim_program.run("diff", *files).stdout
+    assert text.startswith("verdict:  no difference beyond noise"), text
+    write(folder / "a2.jsonl", training(3), started_at="2026-11-27T12:00:00Z")
+    write(folder / "b2.jsonl", training(4), started_at="2026-11-27T13:00:00Z")
+    done = stepsim_program.run("diff", "--before", *files[:2], "a2.jsonl", "--after", *files[2:],
+                               "b2.jsonl", "--json", "-")
+    found = json.loads(done.stdout)
+    assert found["before"]["records"] == ["a.rank0.jsonl", "a2.jsonl"], found["before"]
+    assert found["before"]["steps"] == 2 * (STEPS - 2), found["before"]
+    assert "several runs" not in " ".join(found["notes"]), found["notes"]
+
+
+def refusal(*arguments):
+    done = stepsim_program.run("diff", *arguments, status=2)
+    assert "Traceback" not in done.stderr and "internal" not in done.stderr, done.stderr
+    return done.stderr
+
+
+@in_folder
+def test_mistakes_are_named(folder):
+    rows = training(1)
+    a = write(folder / "a.jsonl", rows)
+    assert "give two run records: BEFORE and AFTER" in refusal(a)
+    assert "is the same run as" in refusal(a, a)
+    assert "--before RECORD" in refusal(a, a, a)
+    assert "give BEFORE and AFTER, or --before" in refusal("--before", a)
+    three = copy.deepcopy(rows) + [{**row, "rank": 2} for row in rows if row["rank"] == 0]
+    error = refusal(a, write(folder / "b.jsonl", three, world_size=3, **LATER))
+    assert "was recorded on 3 ranks" in error and "cluster.ranks" in error, error
+    other = [{"name": "weight", "shape": [200, 100], "dtype": "f32"}]
+    model = {"name": "Own", "parameters": other}
+    error = refusal(a, write(folder / "b.jsonl", training(2), model=model, **LATER))
+    assert "is of another model than" in error, error
+    error = refusal(a, write(folder / "b.jsonl", training(2, lengths=(1000, 1200)), **LATER))
+    assert "no batches in common" in error and "padded tokens" in error, error
+    error = refusal(a, write(folder / "b.jsonl", training(2, steps=10), **LATER))
+    assert "has 8 steps behind its warm-up" in error, error
+    (folder / "rank0.pt.trace.json.gz").write_bytes(b"")
+    error = refusal(a, folder / "rank0.pt.trace.json.gz")
+    assert "stepcal import kineto" in error and "--run-record" in error, error
+    assert "cannot" in refusal(a, folder / "missing.jsonl")
+    device = write(folder / "b.jsonl", training(2), device="other", **LATER)
+    assert "device test -> other" in stepsim_program.run("diff", a, device).stdout
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

@@ -46,7 +46,8 @@ std::vector<GroupRows> steady_groups(std::span<const RecordedRun> runs, int shar
         groups[{row.repeat, row.step, row.rank / shards}].push_back(&row);
       }
     }
-    for (auto& [key, rows] : groups) {
+    for (auto& group : groups) {
+      GroupRows& rows = group.second;
       const bool alike = std::ranges::all_of(rows, [&](const StepRecord* row) {
         return !row->gathers.empty() && row->gathers.size() == rows.front()->gathers.size();
       });

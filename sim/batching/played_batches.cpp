@@ -30,8 +30,13 @@ PlayedBatches of_record(const std::string& path) {
   std::map<int, int> steps;  // From the record's numbers, of which some may be missing.
   for (const StepRecord& step : record.steps) {
     if (step.repeat == 0) {
-      steps.emplace(step.step, 0);
+      ++steps[step.step];
     }
+  }
+  // A step of which a rank's row is missing, as in a file that was cut, cannot be played.
+  std::erase_if(steps, [&](const auto& step) { return step.second < record.world_size; });
+  if (steps.empty()) {
+    throw InputError(SourcePlace{path}, "no step has the rows of all {} ranks", record.world_size);
   }
   played.steps = 0;
   for (auto& [recorded, number] : steps) {
@@ -39,7 +44,7 @@ PlayedBatches of_record(const std::string& path) {
   }
   std::int64_t sample = 0;
   for (const StepRecord& step : record.steps) {
-    if (step.repeat == 0) {
+    if (step.repeat == 0 && steps.contains(step.step)) {
       for (MicroBatch& batch : micro_batches_of(step, path, sample)) {
         batch.step = steps.at(step.step);
         played.batches.push_back(std::move(batch));

@@ -212,9 +212,9 @@ std::string cause_next(const RecordDiff& diff, const DiffCause& cause, const Dif
         row_of(cause.part).words);
   }
   return fmt::format(
-      "stepcal import kineto {}*.pt.trace.json.gz   (PyTorch's profiler on some steps of both: "
+      "stepcal import kineto {}.pt.trace.json.gz   (PyTorch's profiler on some steps of both: "
       "which kernels of the {}{})",
-      ranks,
+      ranks == "rank*" ? ranks : ranks + "*",
       row_of(cause.part).words,
       cause.ranks.size() == 1 ? "; and look at that rank's clocks and what else runs there" : "");
 }

@@ -232,6 +232,18 @@ def test_what_runs_now_are_the_recorded_batches_whatever_formed_them():
 
 
 @in_folder_of_ranks
+def test_a_step_that_a_rank_has_no_row_of_is_left_out(folder):
+    rows = training()
+    write(folder / "run.jsonl", header(), rows[:-1])
+    stepsim_program.run("advise", "run.jsonl", "--json", "a.json")
+    now = json.loads((folder / "a.json").read_text(encoding="utf-8"))["options"][0]
+    assert abs(now["step_ms"] / recorded_mean(rows[:-2]) - 1) < 0.03, now
+    write(folder / "rank0.jsonl", header(), [row for row in rows if row["rank"] == 0])
+    said = stepsim_program.run("advise", "rank0.jsonl", status=2).stderr
+    assert "rank" in said, said
+
+
+@in_folder_of_ranks
 def test_accumulated_gradients_need_no_plan(folder):
     rows = training()
     for row in rows:

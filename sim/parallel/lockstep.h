@@ -62,9 +62,9 @@ struct LockstepSchedule {
 /// know when it calls, or for a batch from a loader.
 [[nodiscard]] std::optional<LockstepSchedule> lockstep_schedule(StepProgram program);
 
-/// The same schedule under the times of another program of such a step, of which rank 0 is enough:
-/// what the ranks share takes as long for all. Throws std::invalid_argument: its rank 0 does
-/// something else.
+/// Returns the same schedule with the times of another program of such a step. Rank 0 of that is
+/// enough, since what the ranks share takes as long for all. Throws std::invalid_argument: its rank
+/// 0 does something else.
 [[nodiscard]] LockstepSchedule retimed(LockstepSchedule schedule, StepProgram first_rank);
 
 /// How long a rank's own work takes in one step.

@@ -260,6 +260,22 @@ def moment(seconds):
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def table_of(rows):
+    """The lines of a table of compared pairs."""
+    lines = [
+        "| policy | | predicted, ms | 90 % interval | measured, ms | steps | error | in interval |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        policy, parallelism = row["name"].split()
+        low, high = row["interval"]
+        lines.append(
+            f"| {policy} | {parallelism} | {row['predicted_ms']:.1f} | {low:.1f} to {high:.1f} | "
+            f"{row['measured_ms']:.1f} | {row['steps']} | {row['error']:+.1%} | {'yes' if row['inside'] else 'no'} |"
+        )
+    return lines
+
+
 def text_of(name, result):
     count, replicas, _ = WORLDS[name]
     rows = result["rows"]
@@ -275,17 +291,9 @@ def text_of(name, result):
         + (f"Single ops scatter by {result['op_jitter']:.0%}, as the calibration's forwards tell." if result["op_jitter"]
            else "How ranks share processors is counted, and no further scatter of single ops."),
         "",
-        "| policy | | predicted, ms | 90 % interval | measured, ms | steps | error | in interval |",
-        "|---|---|---|---|---|---|---|---|",
+        *table_of(rows),
+        "",
     ]
-    for row in rows:
-        policy, parallelism = row["name"].split()
-        low, high = row["interval"]
-        lines.append(
-            f"| {policy} | {parallelism} | {row['predicted_ms']:.1f} | {low:.1f} to {high:.1f} | "
-            f"{row['measured_ms']:.1f} | {row['steps']} | {row['error']:+.1%} | {'yes' if row['inside'] else 'no'} |"
-        )
-    lines.append("")
     for kind, chosen in (
         ("DDP", [row for row in rows if row["name"].endswith(" ddp")]),
         ("fully_shard", [row for row in rows if not row["name"].endswith(" ddp")]),

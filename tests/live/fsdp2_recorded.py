@@ -137,16 +137,8 @@ def text_of(result):
             "",
             f"## The record {name}",
             "",
-            "| policy | | predicted, ms | 90 % interval | measured, ms | steps | error | in interval |",
-            "|---|---|---|---|---|---|---|---|",
+            *fsdp2_live.table_of(rows),
         ]
-        for row in rows:
-            policy, parallelism = row["name"].split()
-            low, high = row["interval"]
-            lines.append(
-                f"| {policy} | {parallelism} | {row['predicted_ms']:.1f} | {low:.1f} to {high:.1f} | "
-                f"{row['measured_ms']:.1f} | {row['steps']} | {row['error']:+.1%} | {'yes' if row['inside'] else 'no'} |"
-            )
         own = [row for row in rows if row["name"].endswith(" fsdp2")]
         lines += [
             "",

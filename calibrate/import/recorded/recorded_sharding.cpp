@@ -281,7 +281,7 @@ std::vector<RecordedRun> without_sharding(std::span<const RecordedRun> runs,
 void add_sharding(RecordedSharding& sharding, RecordedCosts& costs) {
   constexpr double kMostSharded = 0.9;  // Of an optimizer's time that its sharded tensors take.
   const double recorded = costs.model.optimizer_seconds;
-  // As predictions stretch the host's times.
+  // Predictions stretch the host's times by the same.
   const double shared = costs.cores > 0 ? std::max(1.0, costs.ranks / costs.cores) : 1;
   const double slowed = std::max(1.0, costs.noise.crowded.slowed) * shared;
   double& tensor = sharding.host.optimizer_tensor;

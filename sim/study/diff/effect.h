@@ -28,7 +28,7 @@ struct Effect {
   [[nodiscard]] std::pair<double, double> interval(double alarm) const;
   /// Whether that interval is without 0.
   [[nodiscard]] bool is_real(double alarm) const;
-  /// Of the change, in parts of `before`; 0 where that is 0.
+  /// Returns a value of the change as a part of `before`, or 0 where that is 0.
   [[nodiscard]] double relative(double value) const { return before > 0 ? value / before : 0; }
 };
 

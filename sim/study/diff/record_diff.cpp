@@ -17,7 +17,7 @@
 namespace stepsim {
 namespace {
 
-/// Of a step: what moved by less is passed over, however sure it is.
+/// What moved by a smaller part of the step is passed over, however sure it is.
 constexpr double kWorthSaying = 2e-4;
 
 double mean_step(const std::vector<ComparedStep>& steps, bool after) {
@@ -84,7 +84,7 @@ class PartChanges {
     }
   }
 
-  /// Of each part, the mean over the ranks and then each rank.
+  /// Returns the changes of each part: that of the mean over the ranks, then that of each rank.
   [[nodiscard]] std::vector<PartChange> all() const {
     const auto ranks = static_cast<int>(compared_.steps.front().ranks.size());
     std::vector<PartChange> changes;

@@ -106,7 +106,7 @@ TEST_CASE("diff: a machine that drifts is no change of the training") {
 TEST_CASE("diff: a change is found that is some standard errors large") {
   // The standard error is 1 / sqrt(40) = 0.16 by turns; one behind the other, drift is allowed for.
   CHECK(found(80, 1, 0, 0, true) >= 290);
-  // That finds 189.
+  // 189 of them are found.
   CHECK(found(80, 1, 0, 0, false) >= 150);
 }
 

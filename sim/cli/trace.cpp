@@ -93,8 +93,7 @@ std::string write_one_a_rank(const Scenario& scenario,
                                  files.steps,
                                  size_text(files));
   if (files.left_out > 0) {
-    text += fmt::format("left out: {} pieces of work shorter than half a microsecond\n",
-                        files.left_out);
+    text += fmt::format("left out: {} pieces of work that take no time\n", files.left_out);
   }
   return text +
          fmt::format(

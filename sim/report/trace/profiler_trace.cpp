@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <numeric>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -20,11 +21,15 @@ constexpr std::size_t kProfilerFlushAt = std::size_t{1} << 18;
 constexpr int kHostProcess = 1000;
 constexpr int kFirstStream = 7;
 constexpr int kFirstCommunicator = 20;
-constexpr std::int64_t kCall = 1;  // whole_us, of every call on the host.
+constexpr std::int64_t kCall = 1000;  // Nanoseconds, of every call on the host.
 
-std::int64_t whole_us(SimTime time) {
-  constexpr std::int64_t kHalf = 500;
-  return (time.time_since_epoch().count() + kHalf) / 1000;
+std::int64_t ns_of(SimTime time) {
+  return time.time_since_epoch().count();
+}
+
+/// Nanoseconds as the microseconds of a trace.
+std::string us_text(std::int64_t ns) {
+  return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
 }
 
 /// DDP waits and copies in a callback of the backward; updates beside it belong to it, too.
@@ -138,28 +143,52 @@ std::vector<int> members_of(const StepTimeline& timeline, std::size_t collective
 
 ProfilerTrace::ProfilerTrace(const TraceSource& source, int rank, const std::string& path)
     : source_(source), rank_(rank), file_(path) {
-  const Scenario& scenario = source.run.scenario();
-  const int node = scenario.placement.node_of(rank);
-  const std::span<const int> node_ranks = scenario.placement.node_ranks();
-  const int per_node = node_ranks[static_cast<std::size_t>(node)];
+  const Placement& placement = source.run.scenario().placement;
+  node_ = placement.node_of(rank);
   device_ = rank;
-  for (const int on_node : node_ranks.first(static_cast<std::size_t>(node))) {
+  for (const int on_node : placement.node_ranks().first(static_cast<std::size_t>(node_))) {
     device_ -= on_node;
+  }
+}
+
+/// The head names the groups of the first step.
+void ProfilerTrace::begin(const StepTimeline& timeline) {
+  const Scenario& scenario = source_.run.scenario();
+  std::vector<int> world(static_cast<std::size_t>(scenario.ranks));
+  std::iota(world.begin(), world.end(), 0);
+  (void)group_of(world);
+  for (std::size_t c = 0; c < timeline.collectives.size(); ++c) {
+    (void)group_of(members_of(timeline, c));
+  }
+  std::vector<std::string> configs(groups_.size());
+  for (const auto& [ranks, group] : groups_) {
+    configs[static_cast<std::size_t>(group.number)] = fmt::format(
+        R"({{"pg_name": "{}", "pg_desc": "{}", "backend_config": "cuda:nccl", "pg_size": {}, )"
+        R"("ranks": [{}]}})",
+        group.number,
+        group.number == 0 ? "default_pg" : "subgroup",
+        ranks.size(),
+        fmt::join(ranks, ", "));
   }
   // HTA looks for the first "rank": with a space behind it, line by line.
   text_ = fmt::format(
       "{{\n\"schemaVersion\": 1,\n\"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": {}, "
-      "\"world_size\": {}}},\n\"deviceProperties\": [",
-      rank,
-      scenario.ranks);
-  const Profile& profile = source.run.profile();
+      "\"world_size\": {}, \"pg_count\": {}, \"pg_config\": [{}]}},\n\"deviceProperties\": [",
+      rank_,
+      scenario.ranks,
+      configs.size(),
+      fmt::join(configs, ", "));
+  const Profile& profile = source_.run.profile();
   const std::string device = json_text(profile.device.empty() ? profile.name : profile.device);
+  const int per_node = scenario.placement.node_ranks()[static_cast<std::size_t>(node_)];
   for (int id = 0; id < per_node; ++id) {
     text_ += fmt::format("{}{{\"id\": {}, \"name\": {}}}", id == 0 ? "" : ", ", id, device);
   }
   text_ += fmt::format(
-      "],\n\"displayTimeUnit\": \"ms\",\n\"traceName\": {},\n\"traceEvents\": [",
-      json_text(fmt::format("predicted by stepsim: {}, {}", scenario.name, source.policy)));
+      "],\n\"record_shapes\": 1,\n\"host_name\": \"node{}\",\n\"baseTimeNanoseconds\": 0,\n"
+      "\"displayTimeUnit\": \"ms\",\n\"traceName\": {},\n\"traceEvents\": [",
+      node_,
+      json_text(fmt::format("predicted by stepsim: {}, {}", scenario.name, source_.policy)));
   metadata(kHostProcess, "process_name", R"("name":"python")");
   metadata(kHostProcess, "process_labels", R"("labels":"CPU")");
   metadata(kHostProcess, "process_sort_index", R"("sort_index":0)");
@@ -168,10 +197,18 @@ ProfilerTrace::ProfilerTrace(const TraceSource& source, int rank, const std::str
   metadata(device_, "process_sort_index", fmt::format(R"("sort_index":{})", 1 + device_));
 }
 
+/// The group of these ranks; a new one where there was none.
+ProfilerTrace::Group& ProfilerTrace::group_of(const std::vector<int>& ranks) {
+  return groups_.try_emplace(ranks, Group{static_cast<int>(groups_.size())}).first->second;
+}
+
 void ProfilerTrace::add(const TraceStep& step) {
+  if (groups_.empty()) {
+    begin(step.timeline);
+  }
   const RankTimeline& times = step.timeline.ranks[static_cast<std::size_t>(rank_)];
-  const std::int64_t begin = whole_us(times.start);
-  const std::int64_t end = whole_us(times.end);
+  const std::int64_t begin = ns_of(times.start);
+  const std::int64_t end = ns_of(times.end);
   const std::string name = fmt::format("ProfilerStep#{}", step.step);
   host_row("user_annotation", name, false, begin, end, external_id(next_id_++));
   const std::vector<Launch> launches = launches_of(step);
@@ -206,8 +243,8 @@ void ProfilerTrace::finish() {
 std::int64_t ProfilerTrace::data_end_of(const TraceStep& step) const {
   const std::vector<TraceRow>& rows = step.rows.of_rank(rank_);
   const bool loads = !rows.empty() && rows.front().phase == Phase::Data;
-  return whole_us(loads ? rows.front().end
-                        : step.timeline.ranks[static_cast<std::size_t>(rank_)].start);
+  return ns_of(loads ? rows.front().end
+                     : step.timeline.ranks[static_cast<std::size_t>(rank_)].start);
 }
 
 /// In the order of the host's calls, each at a time of its own that is no later than the work.
@@ -220,12 +257,12 @@ std::vector<ProfilerTrace::Launch> ProfilerTrace::launches_of(const TraceStep& s
     }
     Launch launch;
     launch.row = &row;
-    launch.begin = whole_us(row.begin);
-    launch.end = whole_us(row.end);
+    launch.begin = ns_of(row.begin);
+    launch.end = ns_of(row.end);
     launch.ready = row.kind == TraceRow::Kind::Collective
-                       ? whole_us(times.ready_at[static_cast<std::size_t>(row.index)])
+                       ? ns_of(times.ready_at[static_cast<std::size_t>(row.index)])
                        : launch.begin;
-    launch.enqueued_at = whole_us(row.enqueued_at);
+    launch.enqueued_at = ns_of(row.enqueued_at);
     if (launch.end == launch.begin) {
       ++left_out_;
     } else {
@@ -239,7 +276,7 @@ std::vector<ProfilerTrace::Launch> ProfilerTrace::launches_of(const TraceStep& s
     return std::tuple(a.row->enqueued_at, a.ready, !a_first) <
            std::tuple(b.row->enqueued_at, b.ready, !b_first);
   });
-  std::int64_t latest = whole_us(times.end) - 2 * kCall;
+  std::int64_t latest = ns_of(times.end) - 2 * kCall;
   std::vector<std::int64_t> bounds(launches.size());
   for (std::size_t i = launches.size(); i-- > 0;) {
     latest = std::min(launches[i].ready, latest);
@@ -247,7 +284,7 @@ std::vector<ProfilerTrace::Launch> ProfilerTrace::launches_of(const TraceStep& s
     latest -= kCall;
   }
   const std::int64_t first = data_end_of(step);
-  std::int64_t free = whole_us(times.start);
+  std::int64_t free = ns_of(times.start);
   Phase phase = Phase::Forward;
   for (std::size_t i = 0; i < launches.size(); ++i) {
     Launch& launch = launches[i];
@@ -321,23 +358,26 @@ void ProfilerTrace::add_collective(const TraceStep& step, const Launch& launch, 
            launch.enqueued_at + kCall,
            fmt::format(
                R"({},"Input Dims":[[{}]],"Input type":["{}"])", external_id(id), in, element.call));
-  const bool world = ranks == source_.run.scenario().ranks;
+  Group& group = group_of(members);
   device_row(
-      fmt::format("\"ncclDevKernel_{}_{}\"", name.kernel, element.nccl),
+      fmt::format("\"ncclKernel_{}_{}\"", name.kernel, element.nccl),
       kFirstCommunicator + launch.row->lane,
       launch,
       id,
       fmt::format(
           R"(,"Collective name":"{}","In msg nelems":{},"Out msg nelems":{},"Group size":{},)"
-          R"("dtype":"{}","Process Group Name":"{}","Process Group Description":"{}"{})",
+          R"("dtype":"{}","Process Group Name":"{}","Process Group Description":"{}",)"
+          R"("Process Group Ranks":"[{}]","Seq":{},"Comms Id":"{}")",
           name.call,
           in,
           out,
           ranks,
           element.kernel,
-          world ? 0 : 1,
-          world ? "default_pg" : "subgroup",
-          world ? "" : fmt::format(R"(,"Process Group Ranks":"[{}]")", fmt::join(members, ", "))));
+          group.number,
+          group.number == 0 ? "default_pg" : "subgroup",
+          fmt::join(members, ", "),
+          group.next_seq++,
+          group.number));
 }
 
 /// `arguments`: members of a JSON object.
@@ -353,8 +393,8 @@ void ProfilerTrace::host_row(std::string_view category,
       name,
       kHostProcess,
       kHostProcess + (backward ? 1 : 0),
-      begin,
-      end - begin,
+      us_text(begin),
+      us_text(end - begin),
       arguments));
 }
 
@@ -370,8 +410,8 @@ void ProfilerTrace::device_row(std::string_view name,
       name,
       device_,
       stream,
-      launch.begin,
-      launch.end - launch.begin,
+      us_text(launch.begin),
+      us_text(launch.end - launch.begin),
       correlation(id),
       device_,
       stream,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,12 @@ namespace stepsim {
 ///
 /// Whatever the machine, the work stands there as kernels of a GPU. The host is one that waits for
 /// the device at the end of each step: it launches when the simulated host does, but not before
-/// the step or the batch, and no call takes longer than 1 us. Times are whole microseconds, because
-/// HTA rounds others inward; work that rounds to nothing is left out. What runs ahead of its step
-/// on a side stream (casts of mixed precision) begins before its launch.
+/// the step or the batch, and no call takes longer than 1 us. Work that takes no time is left out.
+/// What runs ahead of its step on a side stream (casts of mixed precision) begins before its
+/// launch.
+///
+/// The collectives state their group, its ranks and their number in it ("Seq"), so that PyTorch's
+/// own readers know them; their names begin with "ncclKernel", which HTA looks for.
 class ProfilerTrace {
  public:
   /// `source` must outlive the writer. Raises EnvironmentFault, as all members do.
@@ -30,7 +34,12 @@ class ProfilerTrace {
   [[nodiscard]] const GzipWriter& file() const { return file_; }
 
  private:
-  /// A row of the device with its launch. Microseconds.
+  /// A process group by its name in the trace.
+  struct Group {
+    int number = 0;  ///< 0: all ranks.
+    std::int64_t next_seq = 0;
+  };
+  /// A row of the device with its launch. Nanoseconds.
   struct Launch {
     const TraceRow* row = nullptr;
     std::int64_t begin = 0;  ///< On the device.
@@ -40,6 +49,8 @@ class ProfilerTrace {
     Phase phase = Phase::Forward;
   };
 
+  void begin(const StepTimeline& timeline);
+  Group& group_of(const std::vector<int>& ranks);
   [[nodiscard]] std::vector<Launch> launches_of(const TraceStep& step);
   [[nodiscard]] std::int64_t data_end_of(const TraceStep& step) const;
   void add_phases(const std::vector<Launch>& launches);
@@ -61,7 +72,9 @@ class ProfilerTrace {
 
   const TraceSource& source_;
   int rank_;
-  int device_;  ///< The device's number on its node.
+  int node_ = 0;
+  std::map<std::vector<int>, Group> groups_;  ///< By their ranks; empty before the first step.
+  int device_;                                ///< The device's number on its node.
   GzipWriter file_;
   std::string text_;  ///< Not written yet.
   std::int64_t events_ = 0;

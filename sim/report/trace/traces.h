@@ -21,7 +21,7 @@ struct TraceFiles {
   int steps = 0;
   std::int64_t text_bytes = 0;  ///< Bytes of JSON, before packing.
   std::int64_t file_bytes = 0;  ///< Packed, where the file is.
-  std::int64_t left_out = 0;    ///< Work shorter than half a microsecond.
+  std::int64_t left_out = 0;    ///< Work that takes no time.
 };
 
 /// Most slices of one trace; a browser gives up on far fewer than memory would allow.

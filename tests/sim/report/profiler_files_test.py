@@ -41,6 +41,14 @@ COMMUNICATION = re.compile(r"(^nccl.*)|(^hip)|(^hccl)|(.*ncclKernel.*)")
 MEMORY = re.compile(r"^(hip)?Memcpy|^(hip)?Memset|^dma")
 
 
+def ns(microseconds):
+    return round(1000 * microseconds)
+
+
+def end_ns(event):
+    return ns(event["ts"]) + ns(event["dur"])
+
+
 def rows_of(events):
     return [e for e in events if e["ph"] == "X"]
 
@@ -78,21 +86,25 @@ def test_the_first_match_for_the_rank_is_the_rank():
 def test_the_header_says_which_rank_of_how_many_with_what():
     for rank, path in enumerate(profiler_files(*TWO_NODES)):
         trace = read(path)
-        assert trace["distributedInfo"] == {"backend": "nccl", "rank": rank, "world_size": 16}
+        group = trace["distributedInfo"].pop("pg_config")
+        assert trace["distributedInfo"] == {
+            "backend": "nccl", "rank": rank, "world_size": 16, "pg_count": 1
+        }
+        assert [(g["pg_name"], g["ranks"]) for g in group] == [("0", list(range(16)))]
+        assert trace["host_name"] == f"node{rank // 8}" and trace["baseTimeNanoseconds"] == 0
         assert trace["schemaVersion"] == 1
         # stepcal wants as many devices as a node has ranks.
         assert [device["id"] for device in trace["deviceProperties"]] == list(range(8))
         assert {e["pid"] for e in rows_of(trace["traceEvents"])} == {1000, rank % 8}
 
 
-def test_rows_have_all_members_and_whole_microseconds():
-    # HTA drops rows without dur or cat, and those of category Trace; it rounds fractions inward.
+def test_rows_have_all_members():
+    # HTA drops rows without dur or cat, and those of category Trace.
     for where, events in each_rank():
         for event in rows_of(events):
             assert {"ts", "dur", "name", "cat", "pid", "tid"} <= event.keys(), (where, event)
             assert event["cat"] in CPU | {"kernel"}, (where, event)
-            assert isinstance(event["ts"], int) and isinstance(event["dur"], int), (where, event)
-            assert event["dur"] >= 1, (where, event)
+            assert event["ts"] >= 0 and event["dur"] > 0, (where, event)
         check_nesting(events)
 
 
@@ -127,7 +139,7 @@ def test_every_kernel_has_one_launch_inside_a_step():
             assert launch["name"] == "cudaLaunchKernel", (where, launch)
             assert launch["args"]["External id"] == kernel["args"]["External id"], (where, kernel)
             assert launch["ts"] <= kernel["ts"], (where, launch, kernel)
-            holding = [s for s in steps if s["ts"] <= launch["ts"] < s["ts"] + s["dur"]]
+            holding = [s for s in steps if ns(s["ts"]) <= ns(launch["ts"]) < end_ns(s)]
             assert len(holding) == 1, (where, launch)
 
 
@@ -148,7 +160,7 @@ def test_steps_are_rows_of_the_host_and_follow_each_other():
             assert [e["name"] for e in steps] == [f"ProfilerStep#{i}" for i in range(count)], name
             assert {(e["cat"], e["pid"]) for e in steps} == {("user_annotation", 1000)}
             for before, after in zip(steps, steps[1:]):
-                assert before["ts"] + before["dur"] == after["ts"], name
+                assert end_ns(before) == ns(after["ts"]), name
 
 
 def test_names_tell_collectives_from_compute():

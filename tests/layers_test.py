@@ -78,6 +78,7 @@ CALIBRATE = [
     "calibrate/import/recorded",
     "calibrate/import/kineto",
     "calibrate/import/step_times",
+    "calibrate/export",
     "calibrate/cli",
     "calibrate",
 ]

@@ -254,6 +254,15 @@ std::string ddp_text(const RunRecord& record) {
   if (broadcast.is_boolean() && !broadcast.get<bool>()) {
     text += "broadcast_buffers = false\n";
   }
+  if (told_true(record, "ddp", "batched_grad_copy") && version >= kFirstCapFollows) {
+    text += "batched_grad_copy = true\n";
+  }
+  if (told_true(record, "ddp", "lazy_bucket_allocation")) {
+    text += "# lazy_bucket_allocation: no effect on times; memory is counted without it.\n";
+  }
+  if (told_true(record, "ddp", "skip_all_reduce_unused_params")) {
+    text += "# skip_all_reduce_unused_params: here buckets of unused tensors are reduced.\n";
+  }
   if (version != std::pair{0, 0} && version < std::pair{2, 0}) {
     text += "set_to_none = false  # zero_grad()'s default before PyTorch 2.0\n";
   }

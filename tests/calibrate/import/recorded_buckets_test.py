@@ -169,5 +169,16 @@ def test_without_bucket_times_the_header_is_believed():
     assert 'bucket_caps = ["1 MiB", "2 MiB"]' in caps("2.15.0", bucket_cap_list_bytes=[MIB, 2 * MIB])
 
 
+def test_newer_switches_are_carried_over_or_told():
+    buckets = filled([MIB, 25 * MIB])
+    names = ("batched_grad_copy", "lazy_bucket_allocation", "skip_all_reduce_unused_params")
+    text, _ = advised(made("2.15.0", buckets, **{name: True for name in names}))
+    assert "batched_grad_copy = true" in text, text
+    assert "# lazy_bucket_allocation: no effect on times" in text, text
+    assert "# skip_all_reduce_unused_params: " in text, text
+    text, _ = advised(made("2.15.0", buckets, **{name: False for name in names}))
+    assert not any(name in text for name in names), text
+
+
 if __name__ == "__main__":
     sys.exit(small_runner.main(globals()))

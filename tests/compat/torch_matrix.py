@@ -44,8 +44,9 @@ def python_of(version):
     folder = ENVIRONMENTS / version
     python = folder / "bin" / "python"
     done = folder / "complete"
-    if not done.exists() or version == "newest":
+    if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    if not done.exists() or version == "newest":
         torch = "torch" if version == "newest" else f"torch=={version}"
         command = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", torch, *PACKAGES]
         subprocess.run(command, check=True)

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from .. import _core
 from ..advise import advise
-from ..errors import MachineError
+from ..errors import InputError, MachineError
 from . import all_reduce
 from .meeting import Meeting
 from .stepsim_recorder import Recorder, merge
@@ -333,8 +333,12 @@ class Advisor:
         request = dict(self._request)
         if table is not None:
             (out / "all_reduce.log").write_text(table, encoding="utf-8")
-            request["base"] = os.fspath(out / "all_reduce.json")
-            _core.import_nccl_tests([os.fspath(out / "all_reduce.log")], "", request["base"])
+            base = os.fspath(out / "all_reduce.json")
+            try:
+                _core.import_nccl_tests([os.fspath(out / "all_reduce.log")], "", base)
+                request["base"] = base
+            except InputError as error:  # The policies can be compared without.
+                _say(f"no bucket sizes are compared: {error}")
         self._go_on()
         advice = advise(out / "run.jsonl", progress=self._go_on, **request)
         also = said = ""

@@ -150,6 +150,7 @@ class BatchSampler(StepSampler):
         self.policy, self.seed, self.cuts = planner.policy, planner.seed, planner.cuts
         self.plans_by = "time" if planner.by_time else "tokens" if planner.by_cost else None
         self.wait_seconds = 0.0
+        self._counts = {}  # {epoch: steps of all of it}
         self._segments = []  # What other numbers of ranks did of the epoch.
         self._loaded = []  # The segments of a state that the epoch goes on from.
         self._turn, self._process = threading.Lock(), os.getpid()
@@ -221,6 +222,18 @@ class BatchSampler(StepSampler):
         self._ahead = {epoch: job for epoch, job in self._ahead.items() if epoch > self._epoch}
         self._plan(self._epoch + 1)
         return batches
+
+    def steps_of(self, epoch: int) -> int:
+        """Returns the steps of a whole epoch, the same on every rank; it is planned for that, where
+        that is not known yet. A schedule needs their sum: epochs differ with most policies.
+        """
+        epoch = checked_epoch(epoch)
+        if epoch not in self._counts:
+            self._notice_fork()
+            with self._turn:
+                planner = self._source.planner(None, self.world_size)
+                self._counts[epoch] = planner.epoch(epoch).steps
+        return self._counts[epoch]
 
     # ---- state ----------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """What a batch sampler of this package hands out, and how a loop keeps its place in it."""
 
 import collections
+import sys
 import warnings
 from typing import Any, Iterator, List, Tuple
 
@@ -117,6 +118,10 @@ class _Run:
             self.handed_out += 1
             yield self.steps.batch(step)
 
+    def step(self, index):
+        """Returns the Step of the batch that the loop gets as number `index`."""
+        return self.steps.step(self.first + index, self.number + index, self.epoch)
+
 
 def checked_epoch(epoch):
     """Returns an epoch as a number. Raises InputError: it is none from 0 up to 2^31."""
@@ -191,6 +196,36 @@ class StepSampler(Sampler):
         return iter(self._run)
 
     @property
+    def batch_size(self):
+        """There is none, since batches differ in size. accelerate's prepare() asks for it when it is about
+        to deal the batches of this rank out over all ranks once more, and gets an InputError that
+        says what to do instead: each rank would lose every batch but its own of that deal."""
+        asking = sys._getframe(1)
+        if asking.f_globals.get("__name__") == "accelerate.data_loader" and (
+                (asking.f_locals.get("num_processes") or 1) > 1):
+            raise InputError(
+                f"a loader with a {type(self).__name__} was given to Accelerator.prepare(), which would deal "
+                "the batches of this rank out over the ranks a second time, so that samples are lost: take "
+                "stepsim.integrations.accelerate.BatchSampler, which is made for prepare(), or leave "
+                "the loader out of it"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute 'batch_size'")
+
+    def step_at(self, index: int) -> Step:
+        """Returns the Step of a batch of the iteration that runs, else of the next one.
+
+        Args:
+            index: Of the batch, from 0, as a loop that enumerates the loader counts.
+
+        Raises InputError: there are fewer batches.
+        """
+        run = self._run or _Run(self._steps(), self._first, self._place(), self._epoch)
+        count = len(run.steps) - run.first
+        if isinstance(index, bool) or not hasattr(index, "__index__") or not 0 <= index < count:
+            raise InputError(f"index: expected a whole number below {count}, the batches, not {index!r}")
+        return run.step(index.__index__())
+
+    @property
     def loss_scales(self) -> numpy.ndarray:
         """[step] The factor on this rank's mean loss in each batch of len(self)."""
         return self._steps().loss_scales[self._first :]
@@ -202,12 +237,7 @@ class StepSampler(Sampler):
         workers draws batches ahead. A step counts as done once its batch is in the loop's hands,
         so call state_dict() behind optimizer.step().
         """
-        if getattr(loader, "batch_sampler", self) is not self:
-            raise InputError(
-                "this loader draws from another batch sampler "
-                f"({type(loader.batch_sampler).__name__}); a library that wraps loaders may have "
-                "dealt the batches out a second time, see stepsim/torch/README.md"
-            )
+        self._check_loader(loader)
         before, run = self._run, None
         for batch in loader:
             if run is None:
@@ -219,9 +249,17 @@ class StepSampler(Sampler):
                 raise InputError(
                     f"the loader gave batch {run.used + 1}, but only {run.handed_out} were drawn"
                 )
-            place = run.used
             run.used += 1
-            yield batch, run.steps.step(run.first + place, run.number + place, run.epoch)
+            yield batch, run.step(run.used - 1)
+
+    def _check_loader(self, loader):
+        """Raises InputError where a loader's batches are not those that this sampler hands out."""
+        if getattr(loader, "batch_sampler", self) is not self:
+            raise InputError(
+                "this loader draws from another batch sampler "
+                f"({type(loader.batch_sampler).__name__}); a library that wraps loaders may have "
+                "dealt the batches out a second time, see stepsim/integrations/README.md"
+            )
 
     def _done(self, steps):
         """The steps of _steps() that are done. `steps`: as state_dict() takes it."""

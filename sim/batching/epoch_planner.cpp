@@ -41,7 +41,7 @@ PlannedEpoch::PlannedEpoch(const BatchingPolicy& policy,
                            std::span<const std::int64_t> lengths,
                            EpochPlan epoch,
                            UnevenRanks uneven)
-    : policy_(&policy), lengths_(lengths), epoch_(std::move(epoch)) {
+    : policy_(&policy), lengths_(lengths), epoch_(std::move(epoch)), uneven_(uneven) {
   const std::vector<std::int64_t> batches = batches_by_rank();
   const auto [fewest, most] = std::ranges::minmax(batches);
   if (fewest == 0) {
@@ -52,7 +52,7 @@ PlannedEpoch::PlannedEpoch(const BatchingPolicy& policy,
         lengths.size(),
         batches.size());
   }
-  steps_ = uneven == UnevenRanks::Repeat ? most : fewest;
+  steps_ = uneven == UnevenRanks::Drop ? fewest : most;
 }
 
 std::vector<std::int64_t> PlannedEpoch::batches_by_rank() const {

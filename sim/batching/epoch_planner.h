@@ -12,7 +12,8 @@ namespace stepsim {
 /// What ranks with fewer batches than others do at the end of an epoch.
 enum class UnevenRanks {
   Repeat,  ///< They start their own batches again, as StepBatches does: no sample is lost.
-  Drop     ///< The others leave their last batches out: no sample is repeated for this.
+  Drop,    ///< The others leave their last batches out: no sample is repeated for this.
+  Idle     ///< Their batches are empty then: no sample is lost or repeated.
 };
 
 /// What a policy plans by and with, beside the data.
@@ -58,13 +59,16 @@ class PlannedEpoch {
 
  private:
   [[nodiscard]] const std::vector<std::int64_t>& batch(std::size_t rank, std::int64_t step) const {
+    static const std::vector<std::int64_t> none;
     const auto& own = epoch_.batches[rank];
-    return own[static_cast<std::size_t>(step) % own.size()];
+    const bool ends = uneven_ == UnevenRanks::Idle && step >= std::ssize(own);
+    return ends ? none : own[static_cast<std::size_t>(step) % own.size()];
   }
 
   const BatchingPolicy* policy_;
   std::span<const std::int64_t> lengths_;
   EpochPlan epoch_;
+  UnevenRanks uneven_;
   std::int64_t steps_ = 0;
 };
 

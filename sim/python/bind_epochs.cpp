@@ -36,7 +36,7 @@ std::unique_ptr<LoaderPlanner> loader_planner(const GivenScenario& given,
                                               const std::string& policy_name,
                                               const LengthArray& lengths,
                                               int ranks,
-                                              bool drop_uneven) {
+                                              const std::string& uneven) {
   std::vector<std::int64_t> tokens(lengths.data(), lengths.data() + lengths.size());
   const py::gil_scoped_release released;
   const Scenario scenario = given.read();
@@ -60,7 +60,9 @@ std::unique_ptr<LoaderPlanner> loader_planner(const GivenScenario& given,
                      ranks,
                      cost.batch,
                      cost.shape_seconds,
-                     drop_uneven ? UnevenRanks::Drop : UnevenRanks::Repeat});
+                     uneven == "drop"   ? UnevenRanks::Drop
+                     : uneven == "idle" ? UnevenRanks::Idle
+                                        : UnevenRanks::Repeat});
   return result;
 }
 
@@ -129,7 +131,7 @@ void bind_epochs(py::module_& core) {
            py::arg("policy"),
            py::arg("lengths"),
            py::arg("ranks"),
-           py::arg("drop_uneven"))
+           py::arg("uneven"))
       .def_readonly("by_time", &LoaderPlanner::by_time)
       .def_readonly("by_cost", &LoaderPlanner::by_cost)
       .def_readonly("seed", &LoaderPlanner::seed)

@@ -204,6 +204,38 @@ def test_loss_scales_make_the_mean_over_ranks_the_mean_over_units():
                 assert np.isclose(scales[rank][step], 3 * count / sum(counts))
 
 
+def test_uneven_idle_visits_every_sample_once():
+    ranks = [sampler(rank, uneven="idle", weighting="sample") for rank in range(2)]
+    assert len(ranks[0]) == len(ranks[1]) == len(sampler())
+    last = len(ranks[0]) - 1
+    counted = [[step for step in map(own.step_at, range(last + 1)) if step.useful_tokens] for own in ranks]
+    assert sorted(sum((step.samples for own in counted for step in own), [])) == list(range(400))
+    idle = [own.step_at(last) for own in ranks if own.step_at(last).useful_tokens == 0]
+    assert len(idle) == 1 and idle[0].loss_scale == 0 and len(idle[0].samples) == 1, idle
+    assert sum(own.step_at(last).loss_scale for own in ranks) == 2
+    state = ranks[0].state_dict(steps=3)
+    assert "other policy" in raised(sampler(weighting="sample").load_state_dict, state).replace("another", "other")
+
+
+def test_steps_of_epochs_are_what_they_have():
+    own = sampler()
+    counts = [own.steps_of(epoch) for epoch in range(4)]
+    for epoch, count in enumerate(counts):
+        own.set_epoch(epoch)
+        assert len(own) == count == len(list(own))
+    assert len(set(counts)) > 1, counts
+
+
+def test_step_at_tells_what_the_loop_gets():
+    own = sampler()
+    own.load_state_dict(sampler().state_dict(steps=2))
+    batches = list(own)
+    for index, batch in enumerate(batches):
+        step = own.step_at(index)
+        assert step.samples == batch and step.number == index + 2, (index, step)
+    assert "index: expected a whole number below" in raised(own.step_at, len(batches))
+
+
 def test_uneven_drop_leaves_the_last_batches_out():
     repeat, drop = sampler(), sampler(uneven="drop")
     counts = drop._at_hand().part.planned.batches_by_rank()

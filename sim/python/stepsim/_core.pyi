@@ -47,7 +47,7 @@ class EpochPlanner:
         policy: str,
         lengths: numpy.ndarray,
         ranks: int,
-        drop_uneven: bool,
+        uneven: str,
     ) -> None: ...
     def epoch(self, number: int) -> PlannedEpoch: ...
 

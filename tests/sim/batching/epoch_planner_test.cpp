@@ -147,7 +147,7 @@ TEST_CASE("loss scales of a planned epoch are those of the shapes of its batches
 
 TEST_CASE("what is left after some steps is what no rank has visited in them") {
   const std::vector<std::int64_t> lengths = some_lengths();
-  for (const UnevenRanks uneven : {UnevenRanks::Repeat, UnevenRanks::Drop}) {
+  for (const UnevenRanks uneven : {UnevenRanks::Repeat, UnevenRanks::Drop, UnevenRanks::Idle}) {
     for (const PolicyExample& example : examples()) {
       CAPTURE(example.spec.kind);
       const EpochPlanner planner(make_policy(example.spec), lengths, options_of(uneven));
@@ -194,6 +194,35 @@ TEST_CASE("ranks with more batches than others may leave their last out") {
   REQUIRE(fewest < most);
   CHECK(repeats.epoch(0).steps() == most);
   CHECK(drops.epoch(0).steps() == fewest);
+}
+
+TEST_CASE("ranks with fewer batches than others may be idle at the end") {
+  const std::vector<std::int64_t> lengths = {9, 9, 9, 1, 1, 1, 9, 2};
+  PolicySpec spec;
+  spec.name = spec.kind = "local_token_budget";
+  spec.weighting = LossWeighting::Sample;
+  spec.parameters.set("max_tokens", std::int64_t{9});
+  const BatchingPolicy policy = make_policy(spec);
+  const EpochPlanner planner(policy, lengths, options_of(UnevenRanks::Idle));
+  const PlannedEpoch planned = planner.epoch(0);
+  const auto batches = planned.batches_by_rank();
+  const auto [fewest, most] = std::ranges::minmax(batches);
+  REQUIRE(fewest < most);
+  CHECK(planned.steps() == most);
+  std::multiset<std::int64_t> visited;
+  double last_scales = 0;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const RankEpoch own = planned.rank(rank);
+    const bool is_idle = batches[at(rank)] < most;
+    CHECK((own.offsets[at(most)] == own.offsets[at(most - 1)]) == is_idle);
+    CHECK((own.loss_scales[at(most - 1)] == 0) == is_idle);
+    last_scales += own.loss_scales[at(most - 1)];
+    visited.insert(own.samples.begin(), own.samples.end());
+    CHECK(std::ssize(planned.visits(rank)) == std::ssize(own.samples));
+  }
+  CHECK(last_scales == Approx(kRanks));
+  CHECK(visited.size() == lengths.size());
+  CHECK(std::set<std::int64_t>(visited.begin(), visited.end()).size() == lengths.size());
 }
 
 TEST_CASE("check values tell plans apart") {

@@ -25,15 +25,15 @@ class Source:
         scenario: A stepsim.Scenario.
         policy: The policy's name.
         lengths: [sample]
-        drop_uneven: Ranks with more batches than others leave their last out.
+        uneven: "repeat", "drop" or "idle": what ranks with fewer batches than others do.
         says: What the check value of the policy is made of.
         is_made: The scenario was made here: messages name no line of it.
     """
 
-    def __init__(self, scenario, policy, lengths, drop_uneven, says, is_made):
+    def __init__(self, scenario, policy, lengths, uneven, says, is_made):
         self.scenario, self.policy = scenario, policy
-        self.lengths, self.drop_uneven, self.is_made = lengths, drop_uneven, is_made
-        self.policy_id = digest(says, drop_uneven)
+        self.lengths, self.uneven, self.is_made = lengths, uneven, is_made
+        self.policy_id = digest(says, uneven if uneven == "idle" else uneven == "drop")  # As states have it.
         self.lengths_id = _core.lengths_id(lengths)
         self._whole = {}  # {ranks: planner of all samples}
 
@@ -47,7 +47,7 @@ class Source:
         lengths = self.lengths if ids is None else self.lengths[ids]
         try:
             planner = _core.EpochPlanner(self.scenario._given, self.policy, lengths, ranks,
-                                         self.drop_uneven)
+                                         self.uneven)
         except InputError as error:
             if not self.is_made:
                 raise

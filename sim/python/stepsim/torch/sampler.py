@@ -61,7 +61,9 @@ class BatchSampler(StepSampler):
             WORLD_SIZE of the environment, else 0 and 1.
         seed, shuffle, drop_last: As DistributedSampler's.
         uneven: Where the policy forms unequal numbers of batches: "repeat", ranks with fewer start
-            theirs again, or "drop", the others leave their last ones out.
+            theirs again; "drop", the others leave their last ones out; or "idle", ranks with fewer
+            take part with one sample that does not count, where a weighting is given: no sample is
+            lost or comes twice for this.
         weighting: What the average over ranks shall be the mean over: "sample", "token", or "none":
             a mean of the ranks' means, in which samples of a small batch weigh more. With the
             others multiply each rank's mean loss by its step's loss_scale, which is
@@ -113,9 +115,9 @@ class BatchSampler(StepSampler):
                     None if profile is None else profile.id]
         except (TypeError, ValueError) as error:
             raise InputError(f"policy '{table['name']}': {error}") from None
-        drop_uneven = _drops(uneven)
+        uneven = _checked_uneven(uneven)
         lengths = checked_lengths(lengths).copy()  # The caller may change its own.
-        source = Source(scenario, table["name"], lengths, drop_uneven, says, True)
+        source = Source(scenario, table["name"], lengths, uneven, says, True)
         self._begin(source, rank, world_size)
 
     @classmethod
@@ -136,7 +138,7 @@ class BatchSampler(StepSampler):
             lengths = _core.data_lengths(scenario._given, policy)
         sampler = cls.__new__(cls)
         lengths = checked_lengths(lengths).copy()  # The caller may change its own.
-        source = Source(scenario, policy, lengths, _drops(uneven),
+        source = Source(scenario, policy, lengths, _checked_uneven(uneven),
                         [scenario.text, scenario.settings, policy], False)
         sampler._begin(source, rank, world_size)
         return sampler
@@ -345,10 +347,10 @@ class BatchSampler(StepSampler):
         return visits_of(planned, ids, lengths)
 
 
-def _drops(uneven):
-    if uneven not in ("repeat", "drop"):
-        raise InputError(f"uneven: expected \"repeat\" or \"drop\", not {uneven!r}")
-    return uneven == "drop"
+def _checked_uneven(uneven):
+    if uneven not in ("repeat", "drop", "idle"):
+        raise InputError(f"uneven: expected \"repeat\", \"drop\" or \"idle\", not {uneven!r}")
+    return uneven
 
 
 def _policy_table(policy, weighting, parameters):

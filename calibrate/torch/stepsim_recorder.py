@@ -773,12 +773,14 @@ def _described_model(module):
     buffers = collections.Counter()
     for buffer in module.buffers():
         buffers[_dtype_name(buffer.dtype)] += buffer.numel()
+    adapts = hasattr(module, "peft_config") and hasattr(module, "get_base_model")  # peft's own module.
+    prefix = "base_model.model." if adapts else ""
     parameters = [
-        {"name": name, "shape": list(one.shape), "dtype": _dtype_name(one.dtype)}
+        {"name": name.removeprefix(prefix), "shape": list(one.shape), "dtype": _dtype_name(one.dtype)}
         | ({} if one.requires_grad else {"frozen": True})
         for name, one in module.named_parameters()
     ]
-    kind = type(module).__name__
+    kind = type(module.get_base_model() if adapts else module).__name__
     if hasattr(module, "unshard") and hasattr(module, "set_requires_gradient_sync"):
         kind = kind.removeprefix("FSDP")  # fully_shard makes a class of its own.
     return {"name": kind, "parameters": parameters, "buffers": dict(buffers)}
@@ -844,6 +846,8 @@ def _description(model, optimizer, loader, autocast):
             described["ddp"] = _described_ddp(model)
         if autocast is not None:
             described["autocast"] = autocast
+    while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        optimizer = optimizer.optimizer  # Accelerate and Lightning wrap it in one of their own.
     if optimizer is not None:
         settings = {name: _plain(value) for name, value in optimizer.defaults.items()}
         described["optimizer"] = {"kind": type(optimizer).__name__, "settings": settings}

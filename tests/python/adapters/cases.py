@@ -3,6 +3,7 @@ training did, told by rank 0 as JSON."""
 
 import json
 import pathlib
+import sys
 
 import torch
 import torch.distributed as dist
@@ -114,11 +115,45 @@ class Told:
             self.epochs[-1].append(self._step)
         self._step = []
 
-    def write(self, path, **more):
-        """Writes what all ranks did, on rank 0, and `more` of rank 0."""
-        ranks = from_all(self.epochs)
-        if dist.get_rank() == 0:
-            pathlib.Path(path).write_text(json.dumps({"ranks": ranks, **more}), encoding="utf-8")
+    def result(self, **more):
+        """Returns what all ranks did, and `more` of this one."""
+        return {"ranks": from_all(self.epochs), **more}
+
+
+def idle_batches(sampler, epochs):
+    """Returns [epoch] the batches of all ranks that do not count."""
+    counts = []
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        steps = map(sampler.step_at, range(sampler.steps_of(epoch)))
+        counts.append(sum(from_all(sum(step.useful_tokens == 0 for step in steps))))
+    return counts
+
+
+def advised(watcher):
+    """Returns what an Advisor said."""
+    advice = getattr(watcher, "advice", None)
+    shares = {} if advice is None else {name: getattr(advice.options[0], name) for name in ("data_ms", "step_ms")
+                                        if hasattr(advice.options[0], name)}
+    return {"advice": None if advice is None else advice.lines, "now": shares,
+            "advisor_error": getattr(watcher, "error", None)}
+
+
+def main(train):
+    """Trains every spec of SPECS.json, and writes {name: what came of it} to OUT.json on rank 0."""
+    torch.set_num_threads(1)
+    specs, out = sys.argv[1:]
+    results = {}
+    for name, spec in json.loads(pathlib.Path(specs).read_text(encoding="utf-8")).items():
+        try:
+            results[name] = train(spec)
+        except Exception as error:  # pylint: disable=broad-except
+            if "raises" not in spec:
+                raise
+            results[name] = {"raised": f"{type(error).__name__}: {error}"}
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        pathlib.Path(out).write_text(json.dumps(results), encoding="utf-8")
+    dist.destroy_process_group()
 
 
 def of_step(epochs):

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """One rank of a training by Hugging Face's Trainer or trl's SFTTrainer with BatchingMixin.
 
-    RANK=0 WORLD_SIZE=2 … trainer_rank.py SPEC.json
+    RANK=0 WORLD_SIZE=2 … trainer_rank.py SPECS.json OUT.json
 
-SPEC: trainer ("trainer" or "sft"), model ("llama" or "bert"), batching, and what is left out by default:
-accumulation, epochs, sft (arguments), mixin (arguments), save_at, resume (a checkpoint), lora, out.
+A spec of SPECS: trainer ("trainer" or "sft"), model ("llama" or "bert"), folder, batching, and what is left out
+by default: accumulation, epochs, workers, sft (arguments), mixin (arguments), save_at, resume (a
+checkpoint), lora, late (seconds that rank 1 sleeps behind every optimizer step).
 """
 
-import json
 import pathlib
 import sys
+import time
 import warnings
 
 import torch
@@ -40,10 +41,10 @@ class Collate:
 class Teller(transformers.TrainerCallback):
     """Tells what is trained, and the first step's gradient."""
 
-    def __init__(self, model):
+    def __init__(self, model, late):
+        self._model, self._late = model, late
         self.told, self.gradient, self.rates = cases.Told(), None, []
         model.register_forward_pre_hook(self._forward, with_kwargs=True)
-        self._model = model
 
     def _forward(self, model, _, inputs):
         if model.training:
@@ -55,6 +56,10 @@ class Teller(transformers.TrainerCallback):
     def on_pre_optimizer_step(self, args, state, control, **others):
         if self.gradient is None:
             self.gradient = cases.gradients(self._model)
+
+    def on_optimizer_step(self, args, state, control, **others):
+        if torch.distributed.get_rank() == 1:
+            time.sleep(self._late)
 
     def on_step_end(self, args, state, control, lr_scheduler=None, **others):
         self.told.end_step()
@@ -81,7 +86,7 @@ def make_trainer(spec, model, **options):
 
         rows = [cases.tokens_of(number).tolist() for number in range(len(cases.LENGTHS))]
         tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=word_tokenizer(), pad_token="0", eos_token="1")
-        return SFT(model, settings(spec, trl.SFTConfig, **spec.get("sft", {})), processing_class=tokenizer,
+        return SFT(model, settings(spec, trl.SFTConfig, bf16=False, **spec.get("sft", {})), processing_class=tokenizer,
                    train_dataset=datasets.Dataset.from_dict({"input_ids": rows}), **options)
 
     class Trainer(BatchingMixin, transformers.Trainer):
@@ -98,32 +103,30 @@ def word_tokenizer():
     return tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="0"))
 
 
-def main():
-    spec = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", category=FutureWarning)
+def train(spec):
+    """Trains once; rank 0 returns what came of it."""
     model = cases.make_model(spec["model"])
     if spec.get("lora"):
         import peft
 
         model = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "v_proj"], r=4))
-    teller = Teller(model)
+    teller = Teller(model, spec.get("late", 0))
     trainer = make_trainer(spec, model, callbacks=[teller], batching=spec.get("batching"), **spec.get("mixin", {}))
     trainer.train(resume_from_checkpoint=spec.get("resume"))
-    classifies, step = spec["model"] == "bert", cases.of_step(teller.told.epochs)
     error = None
     if "resume" not in spec and not spec.get("lora"):
-        error = cases.relative(teller.gradient, cases.gradient_of(cases.make_model(spec["model"]), step, classifies))
-    advice = trainer.advice
-    teller.told.write(
-        spec["out"], gradient_error=error, weights=cases.weights(model).double().sum().item(),
-        every_weight=cases.weights(model).tolist() if spec.get("weights") else None,
-        max_steps=trainer.state.max_steps, steps=trainer.state.global_step, epoch=trainer.state.epoch,
-        rates=teller.rates, advice=None if advice is None else advice.lines,
-        advisor_error=getattr(trainer.stepsim_watch.own, "error", None),
+        step = cases.of_step(teller.told.epochs)
+        reference = cases.gradient_of(cases.make_model(spec["model"]), step, spec["model"] == "bert")
+        error = cases.relative(teller.gradient, reference)
+    batches = trainer.batches
+    return teller.told.result(
+        idle=None if batches is None else cases.idle_batches(batches, len(teller.told.epochs)),
+        gradient_error=error, weights=cases.weights(model).tolist(), max_steps=trainer.state.max_steps,
+        steps=trainer.state.global_step, rates=teller.rates, **cases.advised(trainer.stepsim_watch.own),
     )  # fmt: skip
-    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    transformers.logging.set_verbosity_error()
+    cases.main(train)

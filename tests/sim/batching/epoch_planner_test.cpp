@@ -197,7 +197,7 @@ TEST_CASE("ranks with more batches than others may leave their last out") {
 }
 
 TEST_CASE("ranks with fewer batches than others may be idle at the end") {
-  const std::vector<std::int64_t> lengths = {9, 9, 9, 1, 1, 1, 9, 2};
+  const std::vector<std::int64_t> lengths = {9, 9, 9, 1, 1, 1, 9, 2, 1};
   PolicySpec spec;
   spec.name = spec.kind = "local_token_budget";
   spec.weighting = LossWeighting::Sample;

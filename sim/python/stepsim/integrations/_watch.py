@@ -67,6 +67,7 @@ class Watch:
         self._advisor = options_of("advisor", advisor)
         if self._recorder is not None and self._advisor is not None:
             raise InputError("recorder and advisor: give one of them; the advisor's folder has a record, too")
+        self.advises = self._advisor is not None
         self.own = self._step = None
 
     def start(self, model, optimizer, loader, policy, lengths):

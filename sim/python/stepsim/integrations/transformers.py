@@ -1,5 +1,6 @@
 """Batches by any policy, the recorder and the advisor inside Hugging Face's Trainer and trl's SFTTrainer."""
 
+import contextlib
 import itertools
 import math
 
@@ -195,7 +196,8 @@ class BatchingMixin:
         if callable(self._stepsim_batching):
             return self._stepsim_batching(lengths)
         given = {"seed": self.args.seed if self.args.data_seed is None else self.args.data_seed,
-                 "drop_last": self.args.dataloader_drop_last, **self._stepsim_batching}
+                 "drop_last": self.args.dataloader_drop_last,
+                 "uneven": "idle" if self._stepsim_weighs() else "repeat", **self._stepsim_batching}
         return BatchSampler(lengths, rank=self.args.process_index, world_size=self.args.world_size, **given)
 
     def _get_train_sampler(self, train_dataset=None):
@@ -363,8 +365,11 @@ class BatchingMixin:
         model, loader = super()._prepare_for_training(*args, **others)
         if self.batches is not None and self.args.world_size > 1:
             self.batches.verify()
-        policy = "" if self.batches is None else self.batches.policy
-        self.stepsim_watch.start(model, self.optimizer, loader, policy, self._stepsim_lengths)
+        policy, lengths = "" if self.batches is None else self.batches.policy, self._stepsim_lengths
+        if lengths is None and self.stepsim_watch.advises:
+            with contextlib.suppress(Exception):  # The advice is then on the recorded steps' lengths.
+                lengths = self._stepsim_lengths_of(self.train_dataset)
+        self.stepsim_watch.start(model, self.optimizer, loader, policy, lengths)
         if not hasattr(self.accelerator.backward, "stepsim_times"):
             self.accelerator.backward = _timed(self.accelerator.backward, self.stepsim_watch)
         return model, loader

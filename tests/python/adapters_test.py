@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""stepsim.integrations inside the loops of Trainer, SFTTrainer, Accelerate and Lightning, under two ranks of
+gloo on the CPU.
+
+usage: PYTHONPATH=BUILD/sim/python adapters_test.py [--table FILE]
+
+Needs torch, transformers, trl, peft, accelerate and lightning. The ranks run with the Python that
+STEPSIM_FRAMEWORKS_PYTHON names, else with this one.
+"""
+
+import functools
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "python")]
+
+import small_runner  # noqa: E402
+
+PROGRAMS = TESTS / "python" / "adapters"
+SAMPLES = 241
+SECONDS = 900
+BUDGET = {"policy": "token_budget", "max_tokens": 200}
+ADVISES = {"advisor": {"steps": 24, "all_reduce_seconds": 0.3}}
+_folder = tempfile.TemporaryDirectory(prefix="stepsim-adapters-")
+
+
+def interpreter():
+    return os.environ.get("STEPSIM_FRAMEWORKS_PYTHON", sys.executable)
+
+
+def environment():
+    return {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
+            "CUDA_VISIBLE_DEVICES": ""}
+
+
+@functools.cache
+def needed(*libraries):
+    """Raises Skip where one of the libraries, or the package, cannot be imported."""
+    imports = "; ".join(f"import {name}" for name in ("stepsim", *libraries))
+    done = subprocess.run([interpreter(), "-c", imports], check=False, env=environment(), text=True,
+                          capture_output=True, timeout=SECONDS)
+    if done.returncode:
+        raise small_runner.Skip(f"{interpreter()}: {done.stderr.strip().splitlines()[-1]}")
+
+
+def trained(program, specs, name=None):
+    """Trains the specs on two ranks. Returns {name: what came of it}."""
+    import torch_store
+
+    folder = pathlib.Path(_folder.name) / (name or program)
+    folder.mkdir()
+    for name, spec in specs.items():
+        spec.setdefault("folder", str(folder / name))
+        if "mixin" in spec and spec["mixin"].get("advisor"):
+            spec["mixin"] = {"advisor": {**spec["mixin"]["advisor"], "out_dir": str(folder / name / "advice")}}
+    (folder / "specs.json").write_text(json.dumps(specs), encoding="utf-8")
+    names = {**environment(), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+             "MASTER_PORT": str(torch_store.free_port())}
+    ranks = [
+        subprocess.Popen(
+            [interpreter(), str(PROGRAMS / f"{program}_rank.py"), "specs.json", "out.json"], cwd=folder,
+            env={**names, "RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    statuses, texts = torch_store.ended(ranks, SECONDS)
+    assert not any(statuses), "\n".join(text[-4000:] for text in texts)
+    return json.loads((folder / "out.json").read_text(encoding="utf-8"))
+
+
+def samples_of(result, epoch):
+    return [one for rank in result["ranks"] for step in rank[epoch] for batch in step for one in batch]
+
+
+def check_epochs(result, epochs=3, padding=1):
+    """Every sample is trained in every epoch, and the ranks make the same numbers of steps. What comes
+    more often are `padding` samples, as DistributedSampler's so that ranks have equal numbers, and
+    those with which an idle rank takes part, which do not count."""
+    for rank in result["ranks"]:
+        assert len(rank) == epochs, [len(rank) for rank in result["ranks"]]
+    for epoch in range(epochs):
+        seen = samples_of(result, epoch)
+        assert sorted(set(seen)) == list(range(SAMPLES)), (epoch, SAMPLES - len(set(seen)))
+        counts = [len(rank[epoch]) for rank in result["ranks"]]
+        assert len(set(counts)) == 1, counts
+        idle = result["idle"][epoch] if result.get("idle") else 0
+        assert padding is None or len(seen) == SAMPLES + padding + idle, (len(seen), idle)
+
+
+def check_resumed(resumed, whole, epoch, steps):
+    """A training that goes on from a checkpoint `steps` steps into `epoch` trains the batches that were
+    left, and has the weights of one that was not interrupted."""
+    for own, other in zip(resumed["ranks"], whole["ranks"]):
+        assert own == [other[epoch][steps:], *other[epoch + 1 :]], (own[0][:1], other[epoch][steps : steps + 1])
+    assert resumed["weights"] == whole["weights"]
+
+
+# ---- Trainer and SFTTrainer -----------------------------------------------------------------------
+
+
+@functools.cache
+def with_trainer():
+    needed("transformers", "accelerate")
+    base = {"trainer": "trainer", "model": "llama", "batching": BUDGET}
+    cut = {**base, "accumulation": 2, "save_at": 11, "epochs": 2}
+    resumed = {**cut, "resume": str(pathlib.Path(_folder.name) / "trainer" / "cut" / "checkpoint-11")}
+    return trained("trainer", {
+        "llama": {**base, "mixin": ADVISES},
+        "llama, 2 accumulated": {**base, "accumulation": 2},
+        "bert": {**base, "model": "bert", "mixin": ADVISES},
+        "bert, 2 accumulated": {**base, "model": "bert", "accumulation": 2, "workers": 1},
+        "bert, min_max": {**base, "model": "bert", "batching": {"policy": "min_max", "global_batch": 16}},
+        "bert, Trainer's batches": {**base, "model": "bert", "batching": None, "epochs": 1},
+        "2.5 epochs": {**base, "epochs": 2.5},
+        "20 steps": {**base, "max_steps": 20},
+        "late": {**base, "late": 0.1, "epochs": 1, "mixin": {"recorder": "late"}},
+        "late, Trainer's weights": {**base, "late": 0.1, "epochs": 1, "mixin": {"recorder": "late2", "weighting": "trainer"}},
+        "cut": cut,
+        "resumed": resumed,
+        "another accumulation": {**resumed, "accumulation": 1, "raises": True},
+        "another policy": {**resumed, "batching": {"policy": "token_budget", "max_tokens": 100}, "raises": True},
+    })  # fmt: skip
+
+
+def test_trainer_visits_every_sample_in_every_epoch():
+    for name, result in with_trainer().items():
+        if name.startswith(("llama", "bert")):
+            own = "Trainer's" in name
+            check_epochs(result, 1 if own else 3, padding=1 - ("min_max" in name))
+
+
+def test_trainer_plans_all_steps_of_epochs_that_differ():
+    result = with_trainer()["llama"]
+    counts = [len(epoch) for epoch in result["ranks"][0]]
+    assert len(set(counts)) > 1, counts  # Else this shows nothing.
+    assert result["max_steps"] == result["steps"] == sum(counts), (result["max_steps"], counts)
+    assert result["rates"][-1] == 0 and result["rates"][-2] > 0, result["rates"][-2:]  # A linear schedule ends there.
+    part = with_trainer()["2.5 epochs"]
+    assert part["steps"] == counts[0] + counts[1] + math.ceil(counts[2] / 2), (part["steps"], counts)
+    assert with_trainer()["20 steps"]["steps"] == 20
+    halves = with_trainer()["llama, 2 accumulated"]["ranks"][0]
+    assert [len(epoch) for epoch in halves] == [math.ceil(count / 2) for count in counts]
+
+
+def test_trainer_has_the_gradient_of_one_process():
+    for name, result in with_trainer().items():
+        if name.startswith(("llama", "bert")):
+            assert result["gradient_error"] < 1e-6, (name, result["gradient_error"])
+
+
+def test_trainer_resumes_inside_an_epoch():
+    whole, resumed = with_trainer()["cut"], with_trainer()["resumed"]
+    steps = len(whole["ranks"][0][0])
+    assert 0 < 11 - steps < len(whole["ranks"][0][1]), steps
+    check_resumed(resumed, whole, 1, 11 - steps)
+    raised = with_trainer()["another accumulation"]["raised"]
+    assert "gradient_accumulation_steps=2, now 1" in raised, raised
+    raised = with_trainer()["another policy"]["raised"]
+    assert "it was taken with another policy" in raised, raised
+
+
+def check_advice(result):
+    assert result["advisor_error"] is None and result["advice"], result["advisor_error"]
+
+
+def test_trainer_is_advised():
+    for name in ("llama", "bert"):
+        check_advice(with_trainer()[name])
+
+
+@functools.cache
+def with_sft():
+    needed("trl", "datasets", "peft")
+    base = {"trainer": "sft", "model": "llama", "batching": BUDGET, "sft": {"max_length": None}}
+    return trained("trainer", name="sft", specs={
+        "plain": {**base, "mixin": ADVISES},
+        "padding_free": {**base, "sft": {"max_length": None, "padding_free": True}},
+        "packing": {**base, "sft": {"max_length": 64, "packing": True}, "accumulation": 2},
+        "lora": {**base, "lora": True, "mixin": {"recorder": "lora"}},
+    })  # fmt: skip
+
+
+def check_record(path, frozen=0):
+    """Returns the header of a run record whose every row has its parts."""
+    header, *rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    assert header["optimizer"]["kind"] == "AdamW", header["optimizer"]
+    assert header["ddp"]["bucket_cap_bytes"] == 25 << 20 and header["world_size"] == 2
+    assert sum(one.get("frozen", False) for one in header["model"]["parameters"]) == frozen
+    for row in rows:
+        assert row["buckets"] and row["lengths"] and row["forward_ms"] > 0 and row["optimizer_ms"] > 0, row
+        assert row["useful_tokens"] == sum(row["lengths"]) <= row["padded_tokens"], row
+    return header, rows
+
+
+def test_trainer_books_no_waiting_for_counts_on_loading():
+    with_trainer()
+    for name in ("late", "late2"):
+        _, rows = check_record(pathlib.Path(_folder.name) / "trainer" / f"{name}.jsonl")
+        data = sorted(row["data_ms"] for row in rows if row["rank"] == 0)
+        steps = sorted(row["step_ms"] for row in rows if row["rank"] == 0)
+        assert steps[len(steps) // 2] > 100 > 2 * data[len(data) // 2], (name, data, steps)
+
+
+def test_sft_visits_every_sample_with_the_gradient_of_one_process():
+    for name, result in with_sft().items():
+        check_epochs(result, padding=None if name == "packing" else 1)  # A pack holds several samples.
+        assert name == "lora" or result["gradient_error"] < 1e-6, (name, result["gradient_error"])
+    check_advice(with_sft()["plain"])
+
+
+def test_frozen_weights_are_recorded():
+    """LoRA: 4 of 25 tensors train, and make one bucket."""
+    with_sft()
+    header, rows = check_record(pathlib.Path(_folder.name) / "sft" / "lora.jsonl", frozen=21)
+    assert header["model"]["name"] == "LlamaForCausalLM", header["model"]["name"]
+    trained_bytes = sum(4 * math.prod(one["shape"]) for one in header["model"]["parameters"] if not one.get("frozen"))
+    assert [bucket["bytes"] for bucket in rows[-1]["buckets"]] == [trained_bytes]
+
+
+def main():
+    return small_runner.main(dict(globals()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -100,6 +100,7 @@ RankEpoch PlannedEpoch::rank(int rank) const {
     for (std::size_t other = 0; weighted && other < ranks; ++other) {
       all += units(other, step);
     }
+    result.all_units.push_back(all);
     result.loss_scales.push_back(
         weighted
             ? loss_scale(policy_->weighting(), units(at(rank), step), all, static_cast<int>(ranks))

@@ -80,6 +80,7 @@ py::dict rank_arrays(const PlannedEpoch& epoch, int rank) {
   result["padded_lengths"] = to_array(std::move(own.padded_lengths));
   result["useful_tokens"] = to_array(std::move(own.useful_tokens));
   result["loss_scales"] = to_array(std::move(own.loss_scales));
+  result["all_units"] = to_array(std::move(own.all_units));
   return result;
 }
 

@@ -217,6 +217,23 @@ def test_uneven_idle_visits_every_sample_once():
     assert "other policy" in raised(sampler(weighting="sample").load_state_dict, state).replace("another", "other")
 
 
+def test_accumulated_scales_make_the_mean_over_all_batches():
+    for weighting in ("sample", "token"):
+        ranks = [sampler(rank, weighting=weighting, uneven="idle") for rank in range(2)]
+        steps = [[own.step_at(index) for index in range(len(own))] for own in ranks]
+        scales = [own.accumulated_scales(3) for own in ranks]
+        for begin in range(0, len(steps[0]), 3):
+            units = [[(len(step.samples) if weighting == "sample" else step.useful_tokens)
+                      if step.useful_tokens else 0 for step in own[begin : begin + 3]] for own in steps]
+            expected = 2 * np.array(units) / np.sum(units)
+            found = [own[begin : begin + 3] for own in scales]
+            assert np.allclose(found, expected, rtol=1e-12), (found, expected)
+    plain = sampler().accumulated_scales(3)
+    assert plain[0] == 1 / 3 and plain[-1] == 1 / (1 + (len(plain) - 1) % 3), plain
+    assert np.array_equal(ranks[0].accumulated_scales(1), ranks[0].loss_scales)
+    assert "batches: expected a whole number from 1, not 0" in raised(ranks[0].accumulated_scales, 0)
+
+
 def test_steps_of_epochs_are_what_they_have():
     own = sampler()
     counts = [own.steps_of(epoch) for epoch in range(4)]

@@ -110,6 +110,9 @@ class Told:
     def batch(self, numbers):
         self._step.append(numbers)
 
+    def last(self):
+        return self._step[-1]
+
     def end_step(self):
         if self._step:
             self.epochs[-1].append(self._step)

@@ -100,6 +100,13 @@ class Watch:
             for batch in batches:
                 self.own.batch(*batch)
 
+    def add(self, batch):
+        """A batch begins, of the step that runs, else of a new one."""
+        if self._step is None:
+            self.begin([batch])
+        elif self.own is not None:
+            self.own.batch(*batch)
+
     def end(self):
         """The step has ended."""
         step, self._step = self._step, None

@@ -110,7 +110,7 @@ class RankEpoch:
 def _no_steps(whole):
     nothing = numpy.zeros(0, dtype=numpy.int64)
     return RankSteps(numpy.zeros(1, dtype=numpy.int64), nothing, None, None, whole, nothing,
-                     nothing, numpy.zeros(0))
+                     nothing, numpy.zeros(0), numpy.zeros(0))
 
 
 def _rank_steps(source, part, rank, cuts):
@@ -123,7 +123,8 @@ def _rank_steps(source, part, rank, cuts):
         starts = numpy.zeros_like(samples) if cuts else None
         lengths = source.lengths[samples] if cuts else None
     return RankSteps(arrays["offsets"], samples, starts, lengths, source.lengths,
-                     arrays["padded_lengths"], arrays["useful_tokens"], arrays["loss_scales"])
+                     arrays["padded_lengths"], arrays["useful_tokens"], arrays["loss_scales"],
+                     arrays["all_units"])
 
 
 def _part(source, ids, ranks, number):

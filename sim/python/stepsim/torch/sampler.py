@@ -237,6 +237,22 @@ class BatchSampler(StepSampler):
                 self._counts[epoch] = planner.epoch(epoch).steps
         return self._counts[epoch]
 
+    def accumulated_scales(self, batches: int) -> numpy.ndarray:
+        """Returns [step] loss_scales for a loop that adds up the gradients of so many batches before
+        each optimizer step: the average over ranks of the sums is then the mean over all of them. A
+        loop that divides each loss by `batches` multiplies by it, too.
+
+        Raises InputError: `batches` is no whole number from 1.
+        """
+        if isinstance(batches, bool) or not hasattr(batches, "__index__") or batches < 1:
+            raise InputError(f"batches: expected a whole number from 1, not {batches!r}")
+        scales, units = self.loss_scales, self._at_hand().steps.all_units[self._first :]
+        group = numpy.arange(len(units)) // batches
+        whole = numpy.bincount(group, units)[group] if len(units) else units
+        # Without a weighting the loss of a step is the mean of its batches' means.
+        equal = 1.0 / numpy.bincount(group)[group] if len(units) else units
+        return scales * numpy.where(whole > 0, units / numpy.maximum(whole, 1), equal)
+
     # ---- state ----------------------------------------------------------------------------------
 
     def state_dict(self, steps: Optional[int] = None) -> Dict[str, Any]:

@@ -49,14 +49,16 @@ class RankSteps:
             None: samples are whole.
         whole: [sample] The tokens of each sample of the data set.
         padded_lengths, useful_tokens, loss_scales: [step]
+        all_units: [step] What loss scales are shares of: the samples or tokens of all ranks; 0 where
+            they are not weighted. None: unknown.
     """
 
     def __init__(self, offsets, samples, starts, lengths, whole, padded_lengths, useful_tokens,
-                 loss_scales):
+                 loss_scales, all_units=None):
         self._offsets, self._samples = offsets, samples
         self._starts, self._lengths, self._whole = starts, lengths, whole
         self._padded_lengths, self._useful_tokens = padded_lengths, useful_tokens
-        self.loss_scales = loss_scales
+        self.loss_scales, self.all_units = loss_scales, all_units
         self._filler = None
 
     def __len__(self):

@@ -328,8 +328,82 @@ def test_lightning_refuses_settings_that_lose_samples():
     assert "say reload_dataloaders_every_n_epochs=1" in with_lightning()["not reloaded"]["raised"]
 
 
+# ---- what the adapters take hold of -------------------------------------------------------------
+
+
+PARTS = """
+import sys, warnings
+import numpy
+from stepsim.errors import InputError
+from stepsim.integrations._versions import Parts
+
+class Owner:
+    def known(self, one, two): ...
+
+def of(tested, name, arguments):
+    Parts("numpy", tested, [(Owner, name, arguments)]).check()
+
+major = ".".join(numpy.__version__.split(".")[:2])
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    of([major], "known", ["one", "two"])
+    assert not told, told
+    of(["0.1"], "known", ["one"])
+    assert "not tested with numpy " + numpy.__version__ in str(told[0].message), told[0].message
+for name, arguments, expected in [("gone", [], "has no gone in Owner"), ("known", ["three"], "a known without three")]:
+    try:
+        of([major], name, arguments)
+        raise AssertionError(name)
+    except InputError as error:
+        assert expected in str(error) and f"install numpy=={major}.*" in str(error), error
+"""
+
+
+def test_parts_that_are_not_there_are_named_with_the_versions_tested():
+    needed()
+    small_runner.run(interpreter(), "-c", PARTS, env=environment())
+
+
+# ---- the table of tests/live/ADAPTERS.md --------------------------------------------------------
+
+
+def row_of(library, name, result):
+    epochs = range(len(result["ranks"][0]))
+    seen = [samples_of(result, epoch) for epoch in epochs]
+    counts = [[len(rank[epoch]) for rank in result["ranks"]] for epoch in epochs]
+    missed = [SAMPLES - len(set(one)) for one in seen]
+    error = result["gradient_error"]
+    steps = " ".join(str(own[0]) if len(set(own)) == 1 else "/".join(map(str, own)) for own in counts)
+    more = " ".join(str(len(one) - SAMPLES) for one in seen)
+    idle = " ".join(map(str, result["idle"])) if result.get("idle") else ""
+    return (f"| {library} | {name} | {' '.join(map(str, missed))} | {more} | {idle} | {steps} | "
+            f"{'' if error is None else f'{error:.1e}'} |")
+
+
+def table():
+    lines = ["| library | case | samples missed, by epoch | more visits | of these idle | steps of each rank | gradient error |",
+             "| --- | --- | --- | --- | --- | --- | --- |"]
+    advice = []
+    for library, results in (("Trainer", with_trainer), ("SFTTrainer", with_sft), ("Accelerate", with_accelerate),
+                             ("Lightning", with_lightning)):
+        try:
+            told = results()
+        except small_runner.Skip as reason:
+            lines.append(f"| {library} | skipped: {reason} | | | | | |")
+            continue
+        for name, result in told.items():
+            if "ranks" in result and name != "resumed" and not name.startswith("late"):
+                lines.append(row_of(library, name, result))
+            if result.get("advice"):
+                advice += [f"{library}, {name}:", "", "```", *result["advice"], "```", ""]
+    return "\n".join([*lines, "", *advice])
+
+
 def main():
-    return small_runner.main(dict(globals()))
+    status = small_runner.main(dict(globals()))
+    if sys.argv[1:2] == ["--table"]:
+        pathlib.Path(sys.argv[2]).write_text(table() + "\n", encoding="utf-8")
+    return status
 
 
 if __name__ == "__main__":

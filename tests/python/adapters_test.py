@@ -128,8 +128,9 @@ def check_resumed(resumed, whole, epoch, steps):
 def with_trainer():
     needed("transformers", "accelerate")
     base = {"trainer": "trainer", "model": "llama", "batching": BUDGET}
-    cut = {**base, "accumulation": 2, "save_at": 11, "epochs": 2}
-    resumed = {**cut, "resume": str(pathlib.Path(_folder.name) / "trainer" / "cut" / "checkpoint-11")}
+    cut = {**base, "accumulation": 2, "save_at": 4, "epochs": 2}
+    checkpoints = pathlib.Path(_folder.name) / "trainer" / "cut"
+    resumed = {**cut, "resume": str(checkpoints / "checkpoint-12")}
     return trained("trainer", {
         "llama": {**base, "mixin": ADVISES},
         "llama, 2 accumulated": {**base, "accumulation": 2},
@@ -143,6 +144,7 @@ def with_trainer():
         "late, Trainer's weights": {**base, "late": 0.1, "epochs": 1, "mixin": {"recorder": "late2", "weighting": "trainer"}},
         "cut": cut,
         "resumed": resumed,
+        "resumed at an end": {**cut, "resume": str(checkpoints / "checkpoint-8")},
         "another accumulation": {**resumed, "accumulation": 1, "raises": True},
         "another policy": {**resumed, "batching": {"policy": "token_budget", "max_tokens": 100}, "raises": True},
     })  # fmt: skip
@@ -151,7 +153,10 @@ def with_trainer():
 def test_trainer_visits_every_sample_in_every_epoch():
     for name, result in with_trainer().items():
         if name.startswith(("llama", "bert")):
-            check_epochs(result, 1 if "Trainer's" in name else 3)
+            if "Trainer's" in name:
+                check_epochs(result, 1, padding=None)  # Accelerate fills the last batches up.
+            else:
+                check_epochs(result)
 
 
 def test_trainer_plans_all_steps_of_epochs_that_differ():
@@ -176,8 +181,9 @@ def test_trainer_has_the_gradient_of_one_process():
 def test_trainer_resumes_inside_an_epoch():
     whole, resumed = with_trainer()["cut"], with_trainer()["resumed"]
     steps = len(whole["ranks"][0][0])
-    assert 0 < 11 - steps < len(whole["ranks"][0][1]), steps
-    check_resumed(resumed, whole, 1, 11 - steps)
+    assert steps == 8 and len(whole["ranks"][0][1]) > 4, steps
+    check_resumed(resumed, whole, 1, 4)
+    check_resumed(with_trainer()["resumed at an end"], whole, 1, 0)
     raised = with_trainer()["another accumulation"]["raised"]
     assert "gradient_accumulation_steps=2, now 1" in raised, raised
     raised = with_trainer()["another policy"]["raised"]
@@ -292,14 +298,16 @@ def test_accelerate_refuses_batches_that_are_dealt_out_twice():
 @once
 def with_lightning():
     needed("lightning", "transformers")
-    cut = {"batching": BUDGET, "epochs": 2, "accumulation": 2, "save_at": 11}
+    cut = {"batching": BUDGET, "epochs": 2, "accumulation": 2, "save_at": [8, 11]}
+    folder = pathlib.Path(_folder.name) / "lightning" / "cut"
     advisor = {**ADVISES["advisor"], "out_dir": str(pathlib.Path(_folder.name) / "lightning" / "advice")}
     return trained("lightning", {
         "plain": {"batching": BUDGET, "callback": {"advisor": advisor}},
         "2 accumulated": {"batching": BUDGET, "accumulation": 2, "workers": 1},
         "min_max": {"batching": {"policy": "min_max", "global_batch": 16}, "callback": {"recorder": "minmax"}},
         "cut": cut,
-        "resumed": {**cut, "resume": str(pathlib.Path(_folder.name) / "lightning" / "cut" / "cut.ckpt")},
+        "resumed": {**cut, "resume": str(folder / "11.ckpt")},
+        "resumed at an end": {**cut, "resume": str(folder / "8.ckpt")},
         "dealt out twice": {"batching": BUDGET, "trainer": {"use_distributed_sampler": True}, "raises": True},
         "not reloaded": {"batching": BUDGET, "trainer": {"reload_dataloaders_every_n_epochs": 0}, "raises": True},
     })  # fmt: skip
@@ -318,9 +326,9 @@ def test_lightning_visits_every_sample_with_the_gradient_of_one_process():
 
 def test_lightning_resumes_inside_an_epoch():
     whole = with_lightning()["cut"]
-    steps = 11 - len(whole["ranks"][0][0])
-    assert 0 < steps < len(whole["ranks"][0][1]), steps
-    check_resumed(with_lightning()["resumed"], whole, 1, steps)
+    assert len(whole["ranks"][0][0]) == 8 and len(whole["ranks"][0][1]) > 3
+    check_resumed(with_lightning()["resumed"], whole, 1, 3)
+    check_resumed(with_lightning()["resumed at an end"], whole, 1, 0)
 
 
 def test_lightning_refuses_settings_that_lose_samples():
@@ -392,7 +400,7 @@ def table():
             lines.append(f"| {library} | skipped: {reason} | | | | | |")
             continue
         for name, result in told.items():
-            if "ranks" in result and name != "resumed" and not name.startswith("late"):
+            if "ranks" in result and not name.startswith("resumed") and not name.startswith("late"):
                 lines.append(row_of(library, name, result))
             if result.get("advice"):
                 advice += [f"{library}, {name}:", "", "```", *result["advice"], "```", ""]

@@ -4,7 +4,7 @@
     RANK=0 WORLD_SIZE=2 … lightning_rank.py SPECS.json OUT.json
 
 A spec of SPECS: folder, batching, and what is left out by default: accumulation, epochs, workers, trainer
-(arguments), callback (arguments), save_at, resume (a checkpoint).
+(arguments), callback (arguments), save_at (steps), resume (a checkpoint).
 """
 
 import logging
@@ -54,8 +54,8 @@ class Module(lightning.LightningModule):
         if self.trainer.global_step > self.done:
             self.done = self.trainer.global_step
             self.told.end_step()
-            if self.spec.get("save_at") == self.done:
-                self.trainer.save_checkpoint(pathlib.Path(self.spec["folder"]) / "cut.ckpt")
+            if self.done in self.spec.get("save_at", []):
+                self.trainer.save_checkpoint(pathlib.Path(self.spec["folder"]) / f"{self.done}.ckpt")
 
     def configure_optimizers(self):
         self.planned = self.batches.total_steps()

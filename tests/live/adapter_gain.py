@@ -83,8 +83,8 @@ def main():
     best = [None]
     if dist.get_rank() == 0:
         advice = trainer.advice
-        mine = [one for one in advice.options if one.policy == advice.policy]
-        option = max(mine, key=lambda one: one.gain or 0)
+        cap = advice.options[0].bucket_cap  # That of what runs now, which is kept.
+        option = next(one for one in advice.options if (one.policy, one.bucket_cap) == (advice.policy, cap))
         best = [advice.policy]
         print(json.dumps({"predicted": vars(option)}, default=str), flush=True)
     dist.broadcast_object_list(best)

@@ -157,6 +157,16 @@ def rank_cannot_write(rank):
     assert rank == 1 or "NotADirectoryError" in advisor.error, advisor.error
 
 
+def rank_measures_too_little(rank):
+    """The pause ended before all-reduces of which a bandwidth could be told."""
+    model = make_ddp()
+    advisor = advisor_of(model)
+    advisor._all_reduces = lambda: "no table"
+    train(model, advisor)
+    advisor.close()
+    assert rank == 1 or advisor.advice.policy, advisor.error
+
+
 def rank_ends_early(_):
     """It ends without close(), while the advice is made."""
     model = make_ddp()
@@ -317,6 +327,13 @@ def test_a_folder_that_cannot_be_written_costs_only_the_advice():
     outputs = run_ranks("cannot_write")
     assert outputs[0].count("stepsim advisor: no advice: NotADirectoryError") == 1, outputs[0]
     assert left_behind() == [], left_behind()
+
+
+@small_runner.in_new_folder
+def test_all_reduces_that_tell_nothing_cost_only_the_bucket_sizes():
+    outputs = run_ranks("measures_too_little")
+    assert outputs[0].count("stepsim advisor: other bucket sizes are not compared: ") == 1, outputs[0]
+    assert "train with" in outputs[0], outputs[0]
 
 
 @small_runner.in_new_folder

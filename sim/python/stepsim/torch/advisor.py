@@ -337,8 +337,8 @@ class Advisor:
             try:
                 _core.import_nccl_tests([os.fspath(out / "all_reduce.log")], "", base)
                 request["base"] = base
-            except InputError as error:  # The policies can be compared without.
-                _say(f"no bucket sizes are compared: {error}")
+            except InputError as error:  # On a busy machine the pause ended before the large sizes.
+                _say(f"other bucket sizes are not compared: {error}")
         self._go_on()
         advice = advise(out / "run.jsonl", progress=self._go_on, **request)
         also = said = ""

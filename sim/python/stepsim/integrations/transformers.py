@@ -15,7 +15,7 @@ from ..torch import BatchSampler
 from ._versions import Parts
 from ._watch import Watch, padded_size
 
-TESTED = ["5.24"]
+TESTED = ["5.20", "5.24"]
 _PARTS = Parts("transformers", TESTED, [
     (transformers.Trainer, "_get_train_sampler", ["train_dataset"]),
     (transformers.Trainer, "_get_dataloader", ["sampler_fn"]),

@@ -27,8 +27,18 @@ enum class Opcode : std::uint8_t {
 };
 
 /// What a stretch of time on the compute stream is counted as.
-enum class Phase : std::uint8_t { Data, Forward, Backward, CopyOut, Optimizer, Wait, Other };
-inline constexpr std::size_t kPhases = 7;
+enum class Phase : std::uint8_t {
+  Data,
+  Forward,
+  Backward,
+  CopyOut,
+  Optimizer,
+  Wait,
+  Other,          ///< Work beside the model's ops. On the compute stream it is of the forward,
+  BackwardOther,  ///< this of the backward,
+  OptimizerOther  ///< and this of what follows it.
+};
+inline constexpr std::size_t kPhases = 9;
 
 inline constexpr std::uint8_t kComputeStream = 0;
 /// A stream beside the compute stream: casts and decompression of hooks, optimizer in backward.

@@ -46,6 +46,9 @@ void RankProgram::mark(StepMark mark) {
   Instruction in;
   in.kind = Opcode::Mark;
   in.index = mark;
+  if (mark == kForwardEnd) {
+    other_ = Phase::BackwardOther;
+  }
   out_.push_back(in);
 }
 
@@ -54,7 +57,7 @@ void RankProgram::host(Duration busy) {
     return;
   }
   Instruction in;
-  in.phase = Phase::Other;
+  in.phase = other_;
   if (host_.is_device) {
     in.kind = Opcode::Work;
     in.work = busy;
@@ -68,7 +71,7 @@ void RankProgram::kernel(const Kernel& kernel, Phase phase, std::uint8_t stream)
   Instruction in;
   in.kind = Opcode::Work;
   in.stream = stream;
-  in.phase = phase;
+  in.phase = phase == Phase::Other && stream == kComputeStream ? other_ : phase;
   in.bound = kernel.bound;
   in.blocks = kernel.blocks;
   in.label = kernel.label;
@@ -161,6 +164,7 @@ void RankProgram::host_event_wait(int event) {
 }
 
 void RankProgram::data(const MicroBatchWork& batch) {
+  other_ = Phase::Other;
   if (host_.is_device) {
     host_sync();
   }

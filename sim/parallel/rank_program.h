@@ -58,6 +58,8 @@ class RankProgram {
   void host_event_wait(int event);
   /// The batch is loaded and copied to the device.
   void data(const MicroBatchWork& batch);
+  /// What follows is the optimizer's.
+  void begin_optimizer() { other_ = Phase::OptimizerOther; }
   /// What every host does at the end of a step.
   void end_step();
 
@@ -75,6 +77,8 @@ class RankProgram {
   const RankWork& work_;
   std::size_t issued_ = 0;
   int events_ = 0;
+  /// What Phase::Other is on the compute stream now, so that it counts with the pass that it is in.
+  Phase other_ = Phase::Other;
 };
 
 }  // namespace stepsim

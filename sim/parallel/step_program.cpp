@@ -50,14 +50,14 @@ StepTimeline timeline_of(const ExecutionTrace& played, const StepProgram& progra
     line.start = rank.marks[kStepStart];
     line.data_end = line.start + part(Phase::Data);
     line.forward_end = line.data_end + part(Phase::Forward) + part(Phase::Other);
-    line.backward_end = line.forward_end + part(Phase::Backward);
+    line.backward_end = line.forward_end + part(Phase::Backward) + part(Phase::BackwardOther);
     line.compute_end = rank.marks[kBackwardEnd];
     line.end = rank.device_end;
     line.exposed = part(Phase::Wait);
     line.held = program.waits_within ? rank.waited[kBackwardEnd] : rank.held;
     line.waiting = rank.waiting_for_ranks;
     line.copy_out = part(Phase::CopyOut);
-    line.optimizer = part(Phase::Optimizer);
+    line.optimizer = part(Phase::Optimizer) + part(Phase::OptimizerOther);
     step.ranks.push_back(std::move(line));
     step.clocks.push_back({rank.host_end, rank.device_end});
   }

@@ -52,6 +52,7 @@ class Schedule:
         self.gathered = set()   # Units that are whole.
         self.pending = {}       # [unit] times of the gather under way; None: nobody to wait for.
         self.saved = None       # When the last gather's buffer had been copied out.
+        self.part = "forward"   # What of the row is under way.
 
     # -- Kernels and waits.
 
@@ -62,11 +63,11 @@ class Schedule:
         self.row[part] += self.rank.device - before
 
     def memory(self, nbytes, part, stream=DEVICE):
-        """A pass over so many bytes. On a CPU what a GPU does beside compute counts as forward."""
+        """A pass over so many bytes. On a CPU what a GPU does beside compute counts with the part that is under way."""
         time = self.job.costs.copy_in(max(1, math.ceil(nbytes / (2 * self.job.model.element_bytes))))
         rank = self.rank
         if stream is DEVICE or rank.host_is_device:
-            self.run(time, part if stream is DEVICE else "forward")
+            self.run(time, part if stream is DEVICE else self.part)
             return
         rank.host += rank.launch
         begin = max(rank.streams.get(stream, -math.inf), rank.host)
@@ -75,7 +76,7 @@ class Schedule:
     def hooks(self, nanoseconds):
         if self.rank.host_is_device:
             self.rank.device += nanoseconds
-            self.row["forward"] += nanoseconds
+            self.row[self.part] += nanoseconds
         else:
             self.rank.host += nanoseconds
 
@@ -281,8 +282,11 @@ class Schedule:
             before = rank.device
             rank.build(job.costs.collate(batch))
             row["data"] += rank.device - before
+            self.part = "forward"
             order = yield from self.forward(batch)
+            self.part = "backward"
             yield from self.backward(batch, order, reduces)
+        self.part = "optimizer"
         self.hooks(job.host["sharded_tensor"] * len(job.model.elements))
         self.run(job.costs.optimizer(job.owned), "optimizer")
         row["step"] = rank.device - row["start"]

@@ -187,6 +187,7 @@ void RankProgramBuilder::await_bitmap() {
 }
 
 void RankProgramBuilder::after_step() {
+  begin_optimizer();
   const DdpOptions& options = context_.options;
   const bool joined = work().micro_batches.back().joined;
   if (!options.optimizer_in_backward && !joined) {

@@ -99,6 +99,7 @@ void Fsdp1RankProgram::build() {
     mark(kForwardEnd);
     backward(batch, context_.options.syncs_each_batch || m + 1 == work().micro_batches.size());
   }
+  begin_optimizer();
   elements(OpClass::Optimizer, work().owned_elements, Phase::Optimizer);
   end_step();
 }

@@ -112,6 +112,7 @@ void Fsdp2RankProgram::build() {
     mark(kForwardEnd);
     backward(batch, m < all.size() ? all[m] : ShardSwitches{});
   }
+  begin_optimizer();
   const auto tensors = static_cast<std::int64_t>(context_.model.shapes.size());
   host(context_.prices.unit_host.optimizer_tensor * tensors);
   elements(OpClass::Optimizer, work().owned_elements, Phase::Optimizer);

@@ -105,6 +105,7 @@ void ZeroRankProgram::build() {
     finish_reductions();
     adds_gradients_ = true;
   }
+  begin_optimizer();
   elements(OpClass::Optimizer, work().owned_elements, Phase::Optimizer);
   refresh_parameters();
   end_step();

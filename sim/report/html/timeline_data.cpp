@@ -55,6 +55,8 @@ int kind_of(Phase part) {
     case Phase::CopyOut:
     case Phase::Wait:
     case Phase::Other:
+    case Phase::BackwardOther:
+    case Phase::OptimizerOther:
       break;
   }
   return kOther;

@@ -41,8 +41,10 @@ Phase phase_of(const TraceRow& row, const StepTimeline& timeline, Phase current)
   switch (row.phase) {
     case Phase::Backward:
     case Phase::CopyOut:
+    case Phase::BackwardOther:
       return Phase::Backward;
     case Phase::Optimizer:
+    case Phase::OptimizerOther:
       return row.lane == kComputeStream ? Phase::Optimizer : Phase::Backward;
     default:
       return Phase::Forward;

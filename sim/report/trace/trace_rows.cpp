@@ -115,6 +115,8 @@ std::string work_name(const TraceRow& row, const std::vector<std::string>& label
     case Phase::Wait:
       return "exposed communication";
     case Phase::Other:
+    case Phase::BackwardOther:
+    case Phase::OptimizerOther:
       break;
   }
   return "other work";

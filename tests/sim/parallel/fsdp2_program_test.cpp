@@ -41,6 +41,7 @@ struct Worked {
   bool blocks_kept = false;
   std::vector<int> order = {};    ///< [op between the root's two] its unit; empty: block by block.
   std::vector<int> parents = {};  ///< [unit] The unit around it; empty: all in the root.
+  int tensors = 0;                ///< Those that the optimizer works on.
 };
 
 /// The units of the ops between the root's embedding and its head.
@@ -61,6 +62,10 @@ struct Ends {
   std::vector<std::pair<double, double>> gathers;  ///< From start to end, in order of issue.
   std::vector<std::pair<double, double>> reduces;
   std::vector<std::pair<double, double>> all_reduces;
+  double forward_ms = 0;  ///< What the first rank's step is counted as, see RankTimeline.
+  double backward_ms = 0;
+  double exposed_ms = 0;
+  double optimizer_ms = 0;
 };
 
 std::vector<ShardUnit> units_of(const Worked& worked) {
@@ -80,6 +85,7 @@ TrainedModel model_of(const Worked& worked) {
   model.unit_parent = worked.parents;
   model.backward_unit.assign(model.forward_unit.rbegin(), model.forward_unit.rend());
   model.completes.resize(model.backward_unit.size());
+  model.shapes.resize(static_cast<std::size_t>(worked.tensors));
   return model;
 }
 
@@ -145,6 +151,11 @@ Ends play(const Worked& worked) {
   Ends ends;
   ends.forward = at_ms(trace.ranks.front().marks[kForwardEnd]);
   ends.backward = at_ms(trace.ranks.front().device_end);  // The optimizer takes no time here.
+  const RankTimeline line = timeline_of(trace, program).ranks.front();
+  ends.forward_ms = to_ms(line.forward_end - line.data_end);
+  ends.backward_ms = to_ms(line.backward_end - line.forward_end);
+  ends.exposed_ms = to_ms(line.exposed);
+  ends.optimizer_ms = to_ms(line.optimizer);
   for (std::size_t i = 0; i < program.uses.size(); ++i) {
     auto& list = program.uses[i].kind == CollectiveKind::AllGather       ? ends.gathers
                  : program.uses[i].kind == CollectiveKind::ReduceScatter ? ends.reduces
@@ -325,6 +336,27 @@ TEST_CASE("fsdp2 schedule: on a CPU each collective holds its host, but for asyn
   CHECK(play(worked).forward == doctest::Approx(forward));
   CHECK(play(worked).backward < forward + backward);
   CHECK(play(worked).backward >= forward + backward - 3 * 4);
+}
+
+TEST_CASE("fsdp2 schedule: on a CPU all that the host does counts with the pass that it is in") {
+  Worked worked;
+  worked.on_cpu = true;
+  const Ends plain = play(worked);
+  // Copies into the gathers and out of them, and the passes; then copies into reductions, too.
+  CHECK(plain.forward_ms == doctest::Approx(4 * 0.5 + 4 * 1 + 36));
+  CHECK(plain.backward_ms == doctest::Approx(3 * (0.5 + 1) + 72 + 4 * 1));
+  CHECK(plain.exposed_ms == doctest::Approx(6 + 3 * 4 + 3 * 4 + 3 * 8 + 12));
+  worked.host.forward = ms(7);
+  CHECK(play(worked).forward_ms == doctest::Approx(plain.forward_ms + 4 * 7));
+  CHECK(play(worked).backward_ms == doctest::Approx(plain.backward_ms));
+  worked.host.backward = ms(11);
+  worked.host.optimizer_tensor = ms(13);
+  worked.tensors = 5;
+  const Ends ends = play(worked);
+  CHECK(ends.forward_ms == doctest::Approx(plain.forward_ms + 4 * 7));
+  CHECK(ends.backward_ms == doctest::Approx(plain.backward_ms + 4 * 11));
+  CHECK(ends.exposed_ms == doctest::Approx(plain.exposed_ms));
+  CHECK(ends.optimizer_ms == doctest::Approx(5 * 13));
 }
 
 TEST_CASE("fsdp2 schedule: a unit of several modules is gathered from the first to the last") {

@@ -37,7 +37,6 @@ struct RankTrace {
   SimTime host_end;
   SimTime device_end;            ///< The compute stream's last end.
   std::vector<SimTime> marks;    ///< [mark]
-  std::vector<Duration> waited;  ///< [mark] what of Phase::Wait has passed by then.
   std::vector<SimTime> fetches;  ///< The host's clock after each HostUntil, in order.
   /// Time that passed on the compute stream, by what it was spent on; sums to device_end - its
   /// begin.

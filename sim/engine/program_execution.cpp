@@ -40,7 +40,6 @@ ProgramExecution::ProgramExecution(Engine& engine, const Program& program, bool 
     }
     ranks_[r].events.assign(at(program.events), SimTime::max());
     trace_.ranks[r].marks.resize(at(program.marks));
-    trace_.ranks[r].waited.resize(at(program.marks));
   }
 }
 

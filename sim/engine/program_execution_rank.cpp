@@ -176,8 +176,6 @@ bool ProgramExecution::take_head(std::int32_t rank, std::uint8_t index, Stream& 
     }
     default:
       trace_.ranks[at(rank)].marks[at(in.index)] = stream.free;
-      trace_.ranks[at(rank)].waited[at(in.index)] =
-          trace_.ranks[at(rank)].phases[static_cast<std::size_t>(Phase::Wait)];
       return true;
   }
 }

@@ -197,7 +197,6 @@ class LockstepPlayer {
       ranks_[r].streams[kComputeStream] = clocks[r].device;
       ranks_[r].events.resize(at(program.events));
       trace_.ranks[r].marks.resize(at(program.marks));
-      trace_.ranks[r].waited.resize(at(program.marks));
     }
   }
 
@@ -268,8 +267,6 @@ class LockstepPlayer {
         break;
       case Opcode::Mark:
         trace_.ranks[rank].marks[at(move.index)] = free;
-        trace_.ranks[rank].waited[at(move.index)] =
-            trace_.ranks[rank].phases[static_cast<std::size_t>(Phase::Wait)];
         break;
       case Opcode::HostUntil:
         break;  // No schedule has it.

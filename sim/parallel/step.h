@@ -92,6 +92,7 @@ struct CollectiveUse {
 struct StepTimeline {
   std::vector<RankTimeline> ranks;
   std::vector<CollectiveUse> collectives;  ///< In the order in which every rank issues them.
+  bool waits_within = false;               ///< Ranks wait for collectives all over their passes.
   std::vector<SimTime> reduce_start;  ///< [collective] all ranks are there, the communicator free.
   std::vector<SimTime> reduce_end;    ///< [collective]
   /// All work on all streams. Spans, waits and RankTimeline::enqueued_at are empty unless spans are

@@ -42,6 +42,7 @@ StepProgram empty_program(const TrainedModel& model, const StepWork& step) {
 StepTimeline timeline_of(const ExecutionTrace& played, const StepProgram& program) {
   StepTimeline step;
   step.collectives = program.uses;
+  step.waits_within = program.waits_within;
   step.spans = played.spans;
   step.waits = played.waits;
   for (const RankTrace& rank : played.ranks) {
@@ -54,7 +55,7 @@ StepTimeline timeline_of(const ExecutionTrace& played, const StepProgram& progra
     line.compute_end = rank.marks[kBackwardEnd];
     line.end = rank.device_end;
     line.exposed = part(Phase::Wait);
-    line.held = program.waits_within ? rank.waited[kBackwardEnd] : rank.held;
+    line.held = rank.held;
     line.waiting = rank.waiting_for_ranks;
     line.copy_out = part(Phase::CopyOut);
     line.optimizer = part(Phase::Optimizer) + part(Phase::OptimizerOther);

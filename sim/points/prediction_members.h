@@ -133,7 +133,8 @@ STEPSIM_MEMBERS(RankTimeline,
 STEPSIM_MEMBERS(CollectiveUse, kind, bytes, bucket)
 STEPSIM_MEMBERS(TraceSpan, rank, label, stream, phase, begin, end, enqueued_at)
 STEPSIM_MEMBERS(RankClock, host, device)
-STEPSIM_MEMBERS(StepTimeline, ranks, collectives, reduce_start, reduce_end, spans, waits, clocks)
+STEPSIM_MEMBERS(
+    StepTimeline, ranks, collectives, waits_within, reduce_start, reduce_end, spans, waits, clocks)
 STEPSIM_MEMBERS(TrainingEffects,
                 samples,
                 tokens,

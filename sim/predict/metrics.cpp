@@ -125,6 +125,7 @@ void StepTimeTally::add(const StepTimeline& timeline) {
   std::vector<double> rank_ms;
   SimTime backward_end{};
   Duration held = timeline.ranks.front().held;
+  Duration exposed = timeline.ranks.front().exposed;
   for (std::size_t r = 0; r < sums_.ranks.size(); ++r) {
     const RankTimes times = rank_times(timeline.ranks[r]);
     for (const auto time : kTimes) {
@@ -133,17 +134,22 @@ void StepTimeTally::add(const StepTimeline& timeline) {
     rank_ms.push_back(times.step_ms);
     backward_end = std::max(backward_end, timeline.ranks[r].compute_end);
     held = std::min(held, timeline.ranks[r].held);
+    exposed = std::min(exposed, timeline.ranks[r].exposed);
   }
-  // What every rank is held up by hides behind nothing.
-  double hidden_ms = -to_ms(held);
+  double transfers_ms = 0;
+  double early_ms = 0;
   sums_.step_ms.push_back(to_ms(step_time(timeline)));
   sums_.std_over_ranks += population_std(rank_ms);
   for (std::size_t b = 0; b < timeline.reduce_end.size(); ++b) {
     const double share = share_of_ranks(timeline, b);
-    sums_.communication_ms += share * to_ms(timeline.reduce_end[b] - timeline.reduce_start[b]);
+    transfers_ms += share * to_ms(timeline.reduce_end[b] - timeline.reduce_start[b]);
     const SimTime until = std::min(timeline.reduce_end[b], backward_end);
-    hidden_ms += share * std::max(0.0, to_ms(until - timeline.reduce_start[b]));
+    early_ms += share * std::max(0.0, to_ms(until - timeline.reduce_start[b]));
   }
+  sums_.communication_ms += transfers_ms;
+  // What every rank is held up by hides behind nothing.
+  const double hidden_ms =
+      timeline.waits_within ? transfers_ms - to_ms(exposed) : early_ms - to_ms(held);
   sums_.hidden_ms += std::max(hidden_ms, 0.0);
 }
 

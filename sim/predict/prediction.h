@@ -89,7 +89,10 @@ struct PredictionSummary {
   double exposed_communication_ms = 0;  ///< Idle after the backward, slower ranks included.
   double waiting_for_ranks_ms = 0;      ///< Of that: until the last rank arrives.
   double communication_ms = 0;          ///< Sum of the collectives of a step.
-  double overlap_fraction = 0;          ///< Share of collective time before the last backward ends.
+  /// The share of `communication_ms` that hides: what is over before the last backward ends. Where
+  /// ranks wait for collectives within their passes: what is not exposed on the rank that waits
+  /// least.
+  double overlap_fraction = 0;
   double peak_memory_mib = 0;
 
   [[nodiscard]] double useful_tokens_per_s() const { return per_second(useful_tokens_per_step); }

@@ -279,6 +279,12 @@ std::string run_text(const Scenario& scenario,
                   s.communication_ms,
                   s.exposed_transfer_ms(),
                   percent(s.overlap_fraction));
+  constexpr double kMore = 1.001;
+  if (s.exposed_transfer_ms() > kMore * s.communication_ms) {
+    text +=
+        "                   (exposed, too: copies around collectives, and hosts that start them "
+        "late)\n";
+  }
   for (const CollectiveOrigin& origin : prediction.collective_origins) {
     text += fmt::format("                   {}\n", origin.text);
   }

@@ -179,8 +179,9 @@ MemoryUse state_memory(std::int64_t elements, Dtype parameter_dtype, const Memor
     throw InputError("{} ranks; expected at least 1", fewest);
   }
   const auto size = static_cast<double>(element_size(parameter_dtype));
-  const double optimizer =
-      options.optimizer_bytes_per_parameter + options.master_bytes_per_parameter;
+  const double optimizer = options.optimizer_on_host ? 0
+                                                     : options.optimizer_bytes_per_parameter +
+                                                           options.master_bytes_per_parameter;
   MemoryUse use;
   use.optimizer = shard(elements, optimizer, options.optimizer_shards);
   use.gradients = shard(elements, size, options.gradient_shards);

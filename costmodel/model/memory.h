@@ -24,6 +24,7 @@ struct MemoryMoment {
 struct MemoryOptions {
   bool gradient_as_bucket_view = false;      ///< True: the buckets are the only gradient copy.
   double optimizer_bytes_per_parameter = 8;  ///< 8 is AdamW in fp32, which keeps two moments.
+  bool optimizer_on_host = false;            ///< True: it takes none of the device.
   double master_bytes_per_parameter = 0;     ///< 4 with fp32 master weights (mixed precision).
   bool activation_checkpointing = false;
   // The ranks that each is spread over; 1: every rank has all of it.

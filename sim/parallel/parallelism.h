@@ -33,6 +33,9 @@ struct ParallelJob {
   int warmup_steps = 0;
   bool gloo = false;  ///< The host waits for collectives, and two in flight share the links.
   bool model_is_unknown = false;  ///< `model` is none: that of a profile that is not there yet.
+  // What is known of the host's own work.
+  bool knows_host_copies = false;     ///< host.copy_bandwidth
+  bool knows_host_optimizer = false;  ///< host.cpu_optimizer
 };
 
 /// What all steps of a job are made of.

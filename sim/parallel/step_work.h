@@ -52,6 +52,9 @@ struct StepPrices {
   std::function<Kernel(OpClass, std::int64_t, double)> elements;
   /// A memory-bound kernel that reads and writes so many bytes together.
   std::function<Kernel(double, double)> memory;
+  /// A copy of so many bytes between the host and the device.
+  std::function<Kernel(double)> host_copy = [](double) { return Kernel{}; };
+  double host_optimizer = 0;  ///< Seconds that the optimizer takes for an element on the host.
   /// The time of a collective of so many bytes from the last rank's arrival to the end.
   std::function<Duration(CollectiveKind, double, const RankGroup&)> transfer;
   /// Multiprocessors that a collective of so many bytes holds.

@@ -122,6 +122,18 @@ StepPrices StepPricer::ddp_prices(const CostFactors& factors, double common) {
     }
     return kernel;
   };
+  if (const double speed = scenario().host.copy_bytes_per_s; speed > 0) {
+    prices.host_copy = [launch = launch_seconds(), factors, speed](double bytes) {
+      Kernel kernel;
+      kernel.launch = bounded_duration(launch * factors.host);
+      kernel.work = bounded_duration(bytes / speed);
+      kernel.bound = Bound::Unaffected;
+      return kernel;
+    };
+  }
+  constexpr double kMillion = 1e6;
+  prices.host_optimizer =
+      to_seconds(scenario().host.cpu_optimizer.value_or(Duration(0))) * factors.host / kMillion;
   prices.transfer = [this, factors, common](
                         CollectiveKind kind, double bytes, const RankGroup& group) {
     return bounded_duration(common * factors.of_collective(bytes) *

@@ -20,8 +20,9 @@ constexpr std::string_view kFsdp =
 constexpr std::string_view kZero =
     "DeepSpeed's ZeRO-3 is parallel.kind = \"zero\", with its keys, such as "
     "stage3_prefetch_bucket_size, in [parallel]; stages 1 and 2 are ddp.zero_stage";
-constexpr std::string_view kNoOffload =
-    "offload to the host is not simulated; leave it out, and shards and the optimizer stay on the "
+constexpr std::string_view kOffload =
+    "FSDP2's CPUOffloadPolicy is parallel.offload = true beside kind = \"fsdp2\"; other kinds' "
+    "offload to the host is not simulated: leave it out, and shards and the optimizer stay on the "
     "device";
 
 /// Keys of [ddp], [parallel] and the whole file alike.
@@ -79,7 +80,7 @@ const std::vector<OtherName>& other_keys() {
         "cpu_offload_policy",
         "offload_optimizer",
         "offload_param"},
-       kNoOffload}};
+       kOffload}};
   return kKeys;
 }
 

@@ -128,6 +128,11 @@ std::vector<Key> host_keys() {
                host(&H::sharded_tensor),
                "fsdp2: what the optimizer takes more for a tensor, since it is sharded",
                "the profile's, or 48 us (foreach), on a CPU 0.5 ms (one by one)"),
+      duration("cpu_optimizer",
+               host(&H::cpu_optimizer),
+               "fsdp2 with `offload`: what the optimizer takes on the CPU for a million "
+               "parameters of a rank: `\"1.5 ms\"`",
+               "none; `offload` needs it"),
       duration("traversal_per_op",
                host(&H::traversal_per_op),
                "per op of the graph, with `find_unused_parameters`"),
@@ -137,8 +142,9 @@ std::vector<Key> host_keys() {
            "the host waits for the device after each step, as reading the loss does"),
       bandwidth("copy_bandwidth",
                 host(&H::copy_bytes_per_s),
-                "of batches to the device: `\"20 GB/s\"`",
-                "no time"),
+                "of batches to the device, and of shards and gradients with `offload`: `\"20 "
+                "GB/s\"`",
+                "no time; `offload` needs it"),
       number("error",
              host(&H::error),
              {[](double value) { return value >= 0 && value < 1; }, "a fraction from 0 up to 1"},

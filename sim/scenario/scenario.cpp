@@ -31,10 +31,10 @@ Scenario scenario_of(const TomlDocument& document, const std::string& text) {
   read_model(root, scenario);
   read_parallel(root, scenario);
   read_ddp(root, scenario);
+  read_machine(root, scenario);
   check_parallel(root, scenario);
   read_optimizer(root, scenario);
   read_data(root, scenario);
-  read_machine(root, scenario);
   read_new_shapes(root, scenario);
   read_policies(root, scenario);
   scenario.files = document.named_files;

@@ -51,6 +51,7 @@ struct HostOptions {
   std::optional<Duration> unit_backward;
   std::optional<Duration> unit_backward_tensor;
   std::optional<Duration> sharded_tensor;
+  std::optional<Duration> cpu_optimizer;  ///< On the CPU, of a million parameters.
   Duration traversal_per_op{0};  ///< Time per op of the graph, with find_unused_parameters.
   Duration sync{0};              ///< Time from the device's end to the host going on.
   /// The host waits for the device after each step, as reading the loss does; else it runs ahead
@@ -165,7 +166,9 @@ struct Scenario {
           scenario.steps,
           scenario.warmup_steps,
           scenario.gloo,
-          scenario.model_is_unknown};
+          scenario.model_is_unknown,
+          scenario.host.copy_bytes_per_s > 0,
+          scenario.host.cpu_optimizer.has_value()};
 }
 
 /// The most steps and ranks of a scenario.

@@ -36,6 +36,7 @@ FILES = [
     "share/stepsim/stepsim_measure.py",
     "share/stepsim/stepsim_live.py",
     "share/stepsim/all_reduce.py",
+    "share/stepsim/host_copies.py",
     "share/man/man1/stepsim.1",
     "share/man/man1/stepsim-advise.1",
     "share/man/man1/stepcal-import-kineto.1",

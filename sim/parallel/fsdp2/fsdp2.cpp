@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "costmodel/base/index.h"
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "sim/parallel/ddp/ddp_options.h"
 #include "sim/parallel/fsdp2/fsdp2_keys.h"
@@ -89,6 +90,11 @@ StepProgram Fsdp2::program(const ParallelJob& job,
                            const StepHost& host,
                            const StepPrices& prices,
                            const StepWork& step) const {
+  if (host.is_device && job.own.flag(fsdp2_key::kOffload)) {
+    throw InputError(
+        "parallel.offload: moves shards from a GPU to its host, and the profile is of a CPU, which "
+        "has them: leave it out");
+  }
   return fsdp2_program(
       parts.model, units_of(job, parts.model), options_of(job), host, prices, step);
 }
@@ -99,6 +105,7 @@ MemoryOptions Fsdp2::memory(const ParallelJob& job) const {
   memory.optimizer_shards = memory.gradient_shards = memory.parameter_shards = shards;
   const StepOps ops = step_ops(job.model);
   memory.moments = peak_moments(job.model, ops, held_step(job, ops).moments);
+  memory.optimizer_on_host = job.own.flag(fsdp2_key::kOffload);
   const std::string& gathered = job.own.text(fsdp2_key::kParamDtype);
   memory.casts_weights = gathered == "own" || element_size(parse_dtype(gathered)) > 2;
   return memory;
@@ -112,6 +119,15 @@ HeldCurve Fsdp2::memory_curve(const ParallelJob& job, const StepOps& ops) const 
     }
   }
   return curve;
+}
+
+std::vector<std::string> Fsdp2::assumptions(const ParallelJob& job) const {
+  if (!job.own.flag(fsdp2_key::kOffload)) {
+    return {};
+  }
+  return {
+      "with offload each rank copies at host.copy_bandwidth, whatever the other ranks of its node "
+      "copy, and no run has confirmed it"};
 }
 
 std::vector<TunedKey> Fsdp2::tuned_keys(const ParallelJob& job) const {

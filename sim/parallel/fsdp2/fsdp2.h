@@ -33,6 +33,7 @@ class Fsdp2 : public Parallelism {
                                     const StepWork& step) const override;
   [[nodiscard]] MemoryOptions memory(const ParallelJob& job) const override;
   [[nodiscard]] HeldCurve memory_curve(const ParallelJob& job, const StepOps& ops) const override;
+  [[nodiscard]] std::vector<std::string> assumptions(const ParallelJob& job) const override;
   [[nodiscard]] std::vector<TunedKey> tuned_keys(const ParallelJob& job) const override;
   [[nodiscard]] std::vector<GradientWork> gradient_work(const ParallelJob& job,
                                                         const StepOps& ops) const override;

@@ -266,6 +266,11 @@ std::vector<OwnKey> fsdp2_keys() {
       "too, "
       "after the backward; `\"keep_no_sync\"`: both",
       std::string("reduce")};
+  const OwnKey offload{
+      fsdp2_key::kOffload,
+      "shards, their gradients and the optimizer are on the host (`CPUOffloadPolicy`, pinned); see "
+      "[below](#offload-to-the-host)",
+      false};
   accumulation.choices = {"reduce", "no_sync", "no_all_reduce", "keep", "keep_no_sync"};
   return {units_key(),
           reshard_key(),
@@ -279,6 +284,7 @@ std::vector<OwnKey> fsdp2_keys() {
           group,
           async,
           accumulation,
+          offload,
           torch_key()};
 }
 
@@ -366,6 +372,7 @@ Fsdp2Options options_of(const ParallelJob& job) {
   options.separate_reduce_group = job.own.flag(fsdp2_key::kSeparateGroup);
   options.async_unshard = job.own.flag(fsdp2_key::kAsyncUnshard);
   options.switches = switches_of(job);
+  options.offload = job.own.flag(fsdp2_key::kOffload);
   return options;
 }
 

@@ -24,6 +24,7 @@ inline constexpr const char* kReduceBuffers = "reduce_buffers";
 inline constexpr const char* kSeparateGroup = "separate_reduce_group";
 inline constexpr const char* kAsyncUnshard = "async_unshard";
 inline constexpr const char* kAccumulation = "accumulation";
+inline constexpr const char* kOffload = "offload";
 inline constexpr const char* kTorch = "torch";
 }  // namespace fsdp2_key
 

@@ -54,6 +54,9 @@ class MemoryWalk {
       }
     }
     held(HeldFor::Optimizer) = std::llround(optimizer);
+    if (options.offload) {
+      held(HeldFor::Parameters) = held(HeldFor::Optimizer) = 0;
+    }
     state_.resize(units.size());
     for (std::size_t unit = 0; unit < units.size(); ++unit) {
       state_[unit].gradients.resize(units[unit].tensors.size());
@@ -116,6 +119,7 @@ class MemoryWalk {
   void act_all();
   void act(const ShardEvent& event);
   void gather(int unit, bool slice);
+  std::int64_t load_shard(const TensorBytes& tensor, int ranks, bool from_host);
   void copy_out(int unit);
   void copy_shard(int unit);
   void reshard(int unit, bool to_slice);
@@ -274,12 +278,31 @@ void MemoryWalk::gather(int unit, bool slice) {
   if (state.gather_ranks == 1) {
     return;
   }
-  // PyTorch copies cast tensors through a buffer even where a slice has their type already.
-  std::int64_t cast = sizes.cast / state.gather_ranks;
-  take(HeldFor::CastBuffers, cast);
+  std::int64_t inputs = 0;
+  if (options_.offload && !slice) {
+    for (const TensorBytes& tensor : sizes.tensors) {
+      inputs += load_shard(tensor, state.gather_ranks, true);
+    }
+  } else {
+    // PyTorch copies cast tensors through a buffer even where a slice has their type already.
+    inputs = sizes.cast / state.gather_ranks;
+    take(HeldFor::CastBuffers, inputs);
+  }
   state.buffer = sizes.gathered;
   take(HeldFor::GatherBuffers, state.buffer);
-  drop(HeldFor::CastBuffers, cast);
+  drop(HeldFor::CastBuffers, inputs);
+}
+
+/// Copies a shard from the host and casts it. Returns the bytes that this leaves on the device.
+std::int64_t MemoryWalk::load_shard(const TensorBytes& tensor, int ranks, bool from_host) {
+  std::int64_t loaded = from_host ? tensor.stored_shard : 0;
+  take(HeldFor::CastBuffers, loaded);
+  if (!tensor.cast) {
+    return loaded;
+  }
+  take(HeldFor::CastBuffers, tensor.gathered / ranks);
+  drop(HeldFor::CastBuffers, loaded);
+  return tensor.gathered / ranks;
 }
 
 void MemoryWalk::copy_out(int unit) {
@@ -301,16 +324,15 @@ void MemoryWalk::copy_out(int unit) {
   }
 }
 
-/// Where one rank has all, tensors are copied one by one; the cast of one is freed when the next
-/// has been cast.
+/// Where one rank has all, tensors are copied one by one; the input of one is freed when the next
+/// is there.
 void MemoryWalk::copy_shard(int unit) {
   std::int64_t before = 0;
   for (const TensorBytes& tensor : sizes_[at(unit)].tensors) {
-    std::int64_t cast = tensor.cast ? tensor.gathered : 0;
-    take(HeldFor::CastBuffers, cast);
+    std::int64_t input = load_shard(tensor, 1, options_.offload);
     drop(HeldFor::CastBuffers, before);
     take(HeldFor::Gathered, tensor.gathered);
-    before = cast;
+    before = input;
   }
   drop(HeldFor::CastBuffers, before);
 }
@@ -399,12 +421,13 @@ void MemoryWalk::reduce_replicas(int unit) {
   drop(HeldFor::PartialGradients, state.partial);
 }
 
-/// Casts reduced gradients to the parameters' types and adds them to those of the shard. `stays`:
-/// the output is kept to the end of the backward, as that of an all-reduce is.
+/// Casts reduced gradients to the parameters' types and adds them to those of the shard, which with
+/// offload are on the host. `stays`: the output is kept to the end of the backward, as that of an
+/// all-reduce is.
 void MemoryWalk::finish_reduction(int unit, std::int64_t output, bool stays) {
   const UnitSizes& sizes = sizes_[at(unit)];
   State& state = state_[at(unit)];
-  const bool first = state.sharded_gradients == 0;
+  const bool first = state.sharded_gradients == 0 && !options_.offload;
   std::int64_t cast = sizes.casts_back ? sizes.stored_gradient_shard : 0;
   if (first) {
     state.sharded_gradients = sizes.stored_gradient_shard;

@@ -28,7 +28,8 @@ struct HeldMoment {
 /// Checked against PyTorch 2.15's FSDPMemTracker. In a forward the buffer of a gather is kept until
 /// the next one has arrived, in a backward until it is copied out. Gradients are of the gathered
 /// type and unpadded until they are copied into a reduce-scatter's input, of which
-/// `options.reduce_buffers` are held. Temporary tensors of the optimizer are not counted.
+/// `options.reduce_buffers` are held. Temporary tensors of the optimizer are not counted. With
+/// offload only what is on the device counts, which of the shards are copies that a gather reads.
 ///
 /// `model` and `units` as for fsdp2_program(). `micro_batches`: those of the step.
 /// `optimizer_bytes`: what the optimizer keeps of an element.

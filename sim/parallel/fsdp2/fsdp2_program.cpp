@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "costmodel/base/index.h"
+#include "sim/engine/time_limit.h"
 #include "sim/parallel/fsdp2/model_units.h"
 #include "sim/parallel/fsdp2/unit_bytes.h"
 #include "sim/parallel/fsdp2/unit_walk.h"
@@ -39,10 +40,6 @@ struct Fsdp2Context {
   RankGroup slice_group;
 };
 
-int replicas_of(const Fsdp2Options& options) {
-  return options.mesh.replicates ? options.mesh.replicas : 1;
-}
-
 class Fsdp2RankProgram : private RankProgram {
  public:
   Fsdp2RankProgram(const Fsdp2Context& context, CollectiveLog& log, StepProgram& program, int rank)
@@ -65,6 +62,8 @@ class Fsdp2RankProgram : private RankProgram {
   void leave(int unit);
   void act_all(Pass pass);
   void act(const ShardEvent& event, Pass pass);
+  void optimizer();
+  void add_on_host(double bytes);
   void hooks(int unit, Duration each, Duration of_tensor, int parts);
   void gather(int unit, bool slice);
   void await_gather(int unit, Pass pass);
@@ -112,11 +111,21 @@ void Fsdp2RankProgram::build() {
     mark(kForwardEnd);
     backward(batch, m < all.size() ? all[m] : ShardSwitches{});
   }
+  optimizer();
+  end_step();
+}
+
+void Fsdp2RankProgram::optimizer() {
   begin_optimizer();
   const auto tensors = static_cast<std::int64_t>(context_.model.shapes.size());
   host(context_.prices.unit_host.optimizer_tensor * tensors);
-  elements(OpClass::Optimizer, work().owned_elements, Phase::Optimizer);
-  end_step();
+  if (!context_.options.offload) {
+    elements(OpClass::Optimizer, work().owned_elements, Phase::Optimizer);
+    return;
+  }
+  host(bounded_duration(context_.prices.host_optimizer *
+                        static_cast<double>(work().owned_elements)));
+  kernel({}, Phase::Optimizer);  // The device has nothing to do until then.
 }
 
 int Fsdp2RankProgram::issued(const CollectiveUse& use,
@@ -192,6 +201,9 @@ void Fsdp2RankProgram::backward(const MicroBatchWork& batch, const ShardSwitches
     for (const int event : {reduced_, replicated_}) {
       if (event >= 0) {
         event_wait(event, Phase::Wait);
+        if (context_.options.offload) {
+          host_event_wait(event);
+        }
       }
     }
   }
@@ -247,6 +259,9 @@ void Fsdp2RankProgram::gather(int unit, bool slice) {
   const int ranks = slice ? context_.units[at(unit)].slice_ranks : context_.options.mesh.shards;
   const double part = bytes.gathered / ranks;
   const std::uint8_t copy_in = stream(kCopyInStream);
+  if (context_.options.offload && !slice) {
+    kernel(context_.prices.host_copy(bytes.stored_shard), Phase::Other, copy_in);
+  }
   if (bytes.casts && !slice) {
     memory(bytes.stored_shard + part, Phase::Other, copy_in);
   }
@@ -379,7 +394,13 @@ void Fsdp2RankProgram::finish_reduction(int unit, std::uint8_t stream_of, int co
     if (bytes.casts_back) {
       memory(bytes.reduced_shard + bytes.stored_gradient_shard, Phase::Other, own);
     }
-    if (scattered_[at(unit)]) {
+    if (context_.options.offload) {
+      kernel(context_.prices.host_copy(bytes.stored_gradient_shard), Phase::Other, own);
+      if (scattered_[at(unit)]) {
+        host_event_wait(record(own));
+        add_on_host(bytes.stored_gradient_shard);
+      }
+    } else if (scattered_[at(unit)]) {
       memory(3 * bytes.stored_gradient_shard, Phase::Other, own);
     }
     scattered_[at(unit)] = true;
@@ -387,6 +408,13 @@ void Fsdp2RankProgram::finish_reduction(int unit, std::uint8_t stream_of, int co
   if (!on_cpu()) {
     (stream_of == kReplicaStream ? replicated_ : reduced_) = record(own);
   }
+}
+
+/// Reads two numbers and writes one, where AdamW reads four and writes three.
+void Fsdp2RankProgram::add_on_host(double bytes) {
+  constexpr double kOfOptimizer = 3.0 / 7;
+  const double elements = bytes / static_cast<double>(context_.model.element_bytes);
+  host(bounded_duration(kOfOptimizer * context_.prices.host_optimizer * elements));
 }
 
 RankGroup group_of(int communicator, int ranks, int stride = 1) {
@@ -402,40 +430,6 @@ int slice_ranks_of(std::span<const ShardUnit> units) {
 }
 
 }  // namespace
-
-std::vector<Communicator> fsdp2_communicators(const Fsdp2Options& options,
-                                              int slice_ranks,
-                                              bool gloo) {
-  Communicator like;
-  if (gloo) {
-    like.workers = 2;
-    like.shares_links = true;
-  }
-  const int shards = options.mesh.shards;
-  const int replicas = replicas_of(options);
-  std::vector<Communicator> communicators = {like};
-  const auto add_groups = [&](int ranks, int stride, int count) {
-    for (int group = 0; group < count; ++group) {
-      Communicator one = like;
-      const int first = group / stride * ranks * stride + group % stride;
-      for (int i = 0; i < ranks; ++i) {
-        one.ranks.push_back(first + i * stride);
-      }
-      communicators.push_back(std::move(one));
-    }
-  };
-  add_groups(shards, 1, replicas);
-  if (options.separate_reduce_group) {
-    add_groups(shards, 1, replicas);
-  }
-  if (options.mesh.replicates) {
-    add_groups(replicas, shards, shards);
-  }
-  if (slice_ranks > 0) {
-    add_groups(slice_ranks, 1, shards * replicas / slice_ranks);
-  }
-  return communicators;
-}
 
 StepProgram fsdp2_program(const TrainedModel& model,
                           std::span<const ShardUnit> units,

@@ -18,7 +18,12 @@ struct Fsdp2Options {
   bool separate_reduce_group = false;        ///< set_separate_reduce_scatter_group(True)
   bool async_unshard = false;                ///< On a CPU: gathers run beside compute.
   std::vector<ShardSwitches> switches = {};  ///< [micro-batch]; those that are not there are on.
+  bool offload = false;  ///< CPUOffloadPolicy: shards, gradients and optimizer are on the host.
 };
+
+[[nodiscard]] inline int replicas_of(const Fsdp2Options& options) {
+  return options.mesh.replicates ? options.mesh.replicas : 1;
+}
 
 /// The communicators of its programs: all ranks, the shard groups, those of a separate
 /// reduce-scatter group, the replica groups, and the groups of slices of `slice_ranks` (0: none).
@@ -30,6 +35,11 @@ struct Fsdp2Options {
 /// with the model's ops between them. Gathers, reductions and the copies around them have streams
 /// of their own, which wait for one another as PyTorch's do. On a CPU each collective holds its
 /// host.
+///
+/// With offload a shard is copied to the device before it is copied into its gather, on the same
+/// stream, and a reduced gradient back to the host behind its reduction. The host waits for these
+/// at the end of the backward, and at once for one that it adds to a gradient it has, in three
+/// sevenths of what the optimizer takes for as many; then it runs the optimizer. Not for a CPU.
 ///
 /// `units`: the parameters of unit u of `model`, in that order; the root is unit 0. Throws
 /// std::invalid_argument when the work does not fit the model.

@@ -141,13 +141,35 @@ std::optional<KeyRefusal> ddp_refusal(const DdpOptions& ddp) {
         "key"}});
 }
 
+std::optional<KeyRefusal> offload_refusal(const ParallelJob& job) {
+  const bool offload = job.own.flag(fsdp2_key::kOffload);
+  constexpr const char* kMeasures =
+      "`python3 -m stepsim.torch.host_copies`, or host_copies.py by itself, measures both there";
+  return first_refusal(
+      {{offload && job.gloo,
+        fsdp2_key::kOffload,
+        "moves shards from a GPU to its host, and gloo is that of a CPU, which has them: leave it "
+        "out"},
+       {offload && !job.knows_host_copies,
+        fsdp2_key::kOffload,
+        fmt::format("copies shards to the device, and gradients back: say host.copy_bandwidth, and "
+                    "host.cpu_optimizer for the optimizer on the CPU; {}",
+                    kMeasures)},
+       {offload && !job.knows_host_optimizer,
+        fsdp2_key::kOffload,
+        fmt::format("runs the optimizer on the CPU: say host.cpu_optimizer, what it takes for a "
+                    "million parameters; {}",
+                    kMeasures)}});
+}
+
 }  // namespace
 
 std::optional<KeyRefusal> fsdp2_refusal(const ParallelJob& job) {
   if (auto refusal = mesh_refusal(job)) {
     return refusal;  // What follows divides the ranks.
   }
-  for (const auto& refusal : {slice_refusal(job), version_refusal(job), ddp_refusal(job.ddp)}) {
+  for (const auto& refusal :
+       {slice_refusal(job), version_refusal(job), ddp_refusal(job.ddp), offload_refusal(job)}) {
     if (refusal) {
       return refusal;
     }

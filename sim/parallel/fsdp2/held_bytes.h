@@ -9,11 +9,13 @@ namespace stepsim {
 
 /// What a rank's bytes are held for. Activations are the model's, and none of these.
 enum class HeldFor {
-  Parameters,          ///< The shard, padded to as many rows on every rank.
-  Gathered,            ///< Whole units.
-  Slices,              ///< What integer `reshard_after_forward` leaves of a unit.
-  GatherBuffers,       ///< Outputs of all-gathers that have not been freed.
-  CastBuffers,         ///< Shards in the gathered type while they are copied into a gather.
+  Parameters,     ///< The shard, padded to as many rows on every rank; none with offload.
+  Gathered,       ///< Whole units.
+  Slices,         ///< What integer `reshard_after_forward` leaves of a unit.
+  GatherBuffers,  ///< Outputs of all-gathers that have not been freed.
+  /// Shards in the gathered type, or from the host, while they are copied into a gather, and
+  /// reduced gradients in the parameters' type until they are added or on the host.
+  CastBuffers,
   Gradients,           ///< Of whole tensors, from this backward.
   UnreducedGradients,  ///< Of whole tensors, which micro-batches without reduction have left.
   ReduceInputs,        ///< Inputs of reduce-scatters that are held.

@@ -286,8 +286,7 @@ struct HeldJob {
   std::optional<Dtype> reduced = {};
 };
 
-/// The most that is held, in MiB.
-double peak_mib(const HeldJob& job) {
+std::vector<HeldMoment> moments_of(const HeldJob& job) {
   const TrainedModel model = model_of(job.layers);
   std::vector<ShardUnit> units;
   for (const std::vector<int>& parameters : model.units) {
@@ -299,8 +298,13 @@ double peak_mib(const HeldJob& job) {
       unit.tensors.push_back({"", model.shapes[at(parameter)], Dtype::F32, job.gathered});
     }
   }
+  return fsdp2_memory(model, units, job.options, job.micro_batches, 0);
+}
+
+/// The most that is held, in MiB.
+double peak_mib(const HeldJob& job) {
   std::int64_t most = 0;
-  for (const HeldMoment& moment : fsdp2_memory(model, units, job.options, job.micro_batches, 0)) {
+  for (const HeldMoment& moment : moments_of(job)) {
     most = std::max(most, moment.held.total());
   }
   return static_cast<double>(most) / kMib;
@@ -394,6 +398,44 @@ TEST_CASE("fsdp2 memory: micro-batches that are not reduced keep whole gradients
   const double all = peak_mib(job);
   job.options.switches[0].all_reduce = job.options.switches[1].all_reduce = false;
   CHECK(peak_mib(job) < all);
+}
+
+TEST_CASE("fsdp2 memory: with offload shards, gradients and the optimizer are not on the device") {
+  // As without it, but for the shards and the two reduced ones; the gather that is there by then
+  // has freed what it was copied from.
+  HeldJob job;
+  const double peak = peak_mib(job);
+  job.options.offload = true;
+  CHECK(peak_mib(job) == peak - kModelMib / 4 - 2 * kBlockMib / 4);
+  HeldJob longer = job;
+  longer.layers = 9;
+  CHECK(peak_mib(longer) == peak_mib(job));
+  // At the end nothing is left but the root, which stays gathered.
+  CHECK(moments_of(job).back().held.total() == moments_of(job).back().held[HeldFor::Gathered]);
+}
+
+TEST_CASE("fsdp2 memory: offload never takes more, whatever the types, the mesh and the keys") {
+  for (const int shards : {1, 2, 4, 8}) {
+    for (const bool replicates : {false, true}) {
+      for (const Dtype gathered : {Dtype::F32, Dtype::Bf16}) {
+        for (const std::optional<Dtype> reduced :
+             {std::optional<Dtype>(), std::optional(Dtype::F32), std::optional(Dtype::Bf16)}) {
+          for (const int slice : {0, shards > 2 ? 2 : 0}) {
+            HeldJob job = {4, {{shards, replicates ? 2 : 1, replicates}}, 2};
+            job.gathered = gathered;
+            job.reduced = reduced;
+            job.slice_ranks = slice;
+            CAPTURE(shards);
+            CAPTURE(replicates);
+            CAPTURE(slice);
+            const double all = peak_mib(job);
+            job.options.offload = true;
+            CHECK(peak_mib(job) <= all);
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("fsdp2 memory: PyTorch's own bounds hold for three blocks on two ranks") {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kShards = 4;
 constexpr std::int64_t kBlock = 400;  // Elements; the root has twice as many.
+constexpr std::int64_t kOwned = 500;  // Of a rank's optimizer.
 
 Duration ms(double value) {
   return Duration(std::llround(value * 1e6));
@@ -42,6 +43,9 @@ struct Worked {
   std::vector<int> order = {};    ///< [op between the root's two] its unit; empty: block by block.
   std::vector<int> parents = {};  ///< [unit] The unit around it; empty: all in the root.
   int tensors = 0;                ///< Those that the optimizer works on.
+  int micro_batches = 1;
+  double host_copy = 0;       ///< Of a block's shard, with offload; the root's takes twice as long.
+  double host_optimizer = 0;  ///< Of the whole shard.
 };
 
 /// The units of the ops between the root's embedding and its head.
@@ -107,6 +111,10 @@ StepPrices prices_of(const Worked& worked) {
   StepPrices prices;
   prices.unit_host = worked.host;
   prices.elements = [](OpClass, std::int64_t, double) { return Kernel{}; };
+  prices.host_copy = [=](double bytes) {
+    return Kernel{Duration(0), ms(bytes < kBlock * 1.5 ? worked.host_copy : 2 * worked.host_copy)};
+  };
+  prices.host_optimizer = worked.host_optimizer / 1e3 / kOwned;  // Of one element, in seconds.
   prices.memory = [](double bytes, double) {
     return Kernel{Duration(0), ms(bytes < 4 * kBlock * 1.5 ? 0.5 : 1)};
   };
@@ -135,9 +143,10 @@ Ends play(const Worked& worked) {
   StepWork step;
   step.ranks.resize(static_cast<std::size_t>(ranks));
   for (RankWork& rank : step.ranks) {
-    rank.micro_batches = {batch_of(worked)};
+    rank.micro_batches.assign(static_cast<std::size_t>(worked.micro_batches), batch_of(worked));
+    rank.owned_elements = kOwned;
   }
-  step.iterations.resize(1);
+  step.iterations.resize(static_cast<std::size_t>(worked.micro_batches));
   const StepProgram program = fsdp2_program(
       model, units, worked.options, {worked.on_cpu, worked.on_cpu}, prices_of(worked), step);
   EngineRules rules;
@@ -357,6 +366,44 @@ TEST_CASE("fsdp2 schedule: on a CPU all that the host does counts with the pass 
   CHECK(ends.backward_ms == doctest::Approx(plain.backward_ms + 4 * 11));
   CHECK(ends.exposed_ms == doctest::Approx(plain.exposed_ms));
   CHECK(ends.optimizer_ms == doctest::Approx(5 * 13));
+}
+
+TEST_CASE("fsdp2 schedule: offload copies shards in and gradients out, and the host updates") {
+  Worked worked;
+  worked.options.offload = true;
+  CHECK(play(worked).forward == doctest::Approx(47.5));
+  CHECK(play(worked).backward == doctest::Approx(142.5));
+  // The root's shard is copied before its gather, its gradients after the last reduction; all
+  // other copies hide. The host begins when the last gradient is there.
+  worked.host_copy = 0.5;
+  CHECK(play(worked).forward == doctest::Approx(47.5 + 1));
+  CHECK(play(worked).backward == doctest::Approx(142.5 + 1 + 1));
+  worked.host_optimizer = 10;
+  const Ends ends = play(worked);
+  CHECK(ends.backward == doctest::Approx(142.5 + 1 + 1 + 10));
+  CHECK(ends.optimizer_ms == doctest::Approx(10));
+  // Without offload neither takes any time.
+  worked.options.offload = false;
+  CHECK(play(worked).backward == doctest::Approx(142.5));
+}
+
+TEST_CASE("fsdp2 schedule: offload is never faster, and slower copies neither") {
+  std::mt19937 random(29);
+  for (int i = 0; i < 200; ++i) {
+    CAPTURE(i);
+    Worked worked = random_case(random);
+    worked.micro_batches = 1 + i % 3;
+    worked.options.mesh = {kShards, 1 + i % 2, i % 2 == 1};
+    double before = play(worked).backward;
+    worked.options.offload = true;
+    worked.host_optimizer = 25;  // Adding a block's gradient takes 2 ms, on the device 1.
+    for (const double copy : {0.0, 0.5, 2.0, 9.0, 40.0}) {
+      worked.host_copy = copy;
+      const double step = play(worked).backward - worked.host_optimizer;
+      CHECK(step >= before - 1e-9);
+      before = step;
+    }
+  }
 }
 
 TEST_CASE("fsdp2 schedule: a unit of several modules is gathered from the first to the last") {

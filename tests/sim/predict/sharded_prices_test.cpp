@@ -102,6 +102,29 @@ TEST_CASE("sharded: one replica is plain FSDP2") {
   CHECK(sharded_ms({"parallel.replicas=1"}) == Approx(plain.mean).epsilon(1e-12));
 }
 
+TEST_CASE("sharded: offload takes device memory for time") {
+  const Prediction plain = sharded({});
+  const std::vector<std::string> offload = {
+      "parallel.offload=true", "host.copy_bandwidth=25 GB/s", "host.cpu_optimizer=1.5 ms"};
+  const auto with_offload = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = offload;
+    all.insert(all.end(), more.begin(), more.end());
+    return sharded(all);
+  };
+  const Prediction host = with_offload({});
+  CHECK(host.summary.step_time_ms.mean > plain.summary.step_time_ms.mean);
+  CHECK(host.summary.peak_memory_mib < plain.summary.peak_memory_mib);
+  // A rank's 8 million parameters, at 1.5 ms a million; no optimizer runs on the device.
+  CHECK(host.summary.optimizer_ms == Approx(8 * 1.5).epsilon(0.05));
+  CHECK(with_offload({"host.copy_bandwidth=5 GB/s"}).summary.step_time_ms.mean >
+        host.summary.step_time_ms.mean);
+  CHECK(with_offload({"host.cpu_optimizer=3 ms"}).summary.step_time_ms.mean ==
+        Approx(host.summary.step_time_ms.mean + 12).epsilon(0.01));
+  const auto notes = note_texts(host);
+  CHECK(std::ranges::any_of(
+      notes, [](const std::string& note) { return note.starts_with("with offload each rank"); }));
+}
+
 TEST_CASE("sharded: more bandwidth is never slower") {
   for (const std::string replicas : {"1", "2", "4", "16"}) {
     for (const std::string& key :

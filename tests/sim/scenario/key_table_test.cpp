@@ -176,6 +176,7 @@ TEST_CASE("a single time is at most one hour") {
                                    {"host.unit_backward", {}},
                                    {"host.unit_backward_tensor", {}},
                                    {"host.sharded_tensor", {}},
+                                   {"host.cpu_optimizer", {}},
                                    {"host.traversal_per_op", {}},
                                    {"host.sync", {}},
                                    {"noise.stall", {"noise.stall_probability=0.1"}},

@@ -185,9 +185,9 @@ TEST_CASE("[parallel]: what a version of PyTorch lacks") {
 
 TEST_CASE("[parallel]: what fsdp2 cannot do is said, with what to do instead") {
   const std::string no_offload =
-      "offload to the host is not simulated; leave it out, and shards and the optimizer stay on "
+      "offload to the host is not simulated: leave it out, and shards and the optimizer stay on "
       "the device";
-  CHECK(fsdp2_refused({"parallel.offload=true"}).ends_with("'offload'; " + no_offload));
+  CHECK(refused({"parallel.kind=fsdp1", "parallel.offload=true"}).ends_with(no_offload));
   CHECK(fsdp2_refused({"parallel.offload_policy=cpu"}).ends_with(no_offload));
   CHECK(refused({"ddp.cpu_offload=true"}).ends_with(no_offload));
   CHECK(fsdp2_refused({"ddp.join=[12, 12, 12, 8]"}) ==
@@ -199,6 +199,18 @@ TEST_CASE("[parallel]: what fsdp2 cannot do is said, with what to do instead") {
                     "connection error, unless set_reduce_scatter_unused_params(True)") !=
         std::string::npos);
   CHECK(fsdp2_refused({"parallel.accumulation=no_all_reduce"}) ==
+  const std::string needs = fsdp2_refused({"parallel.offload=true", "host.cpu_optimizer=1.5 ms"});
+  CHECK(
+      needs.starts_with("copies shards to the device, and gradients back: say "
+                        "host.copy_bandwidth"));
+  CHECK(needs.find("python3 -m stepsim.torch.host_copies") != std::string::npos);
+  CHECK(fsdp2_refused({"parallel.offload=true", "host.copy_bandwidth=25 GB/s"})
+            .starts_with("runs the optimizer on the CPU: say host.cpu_optimizer"));
+  const std::vector<std::string> priced = {
+      "parallel.offload=true", "host.copy_bandwidth=25 GB/s", "host.cpu_optimizer=1.5 ms"};
+  CHECK(fsdp2_refused(priced) == "no error");
+  CHECK(fsdp2_refused({priced[0], priced[1], priced[2], "cluster.communicator=gloo"})
+            .starts_with("moves shards from a GPU to its host, and gloo is that of a CPU"));
         "\"no_all_reduce\" needs replicas");
 }
 

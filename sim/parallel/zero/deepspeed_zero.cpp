@@ -53,6 +53,27 @@ TrainedModel modular_model(const ParallelJob& job, const StepOps& ops) {
   return model;
 }
 
+/// Elements that a micro-batch gathers.
+std::int64_t gathered_elements(const TrainedModel& model, const ZeroOptions& options) {
+  const ModuleTrace trace = module_trace(model, module_runs(model), options, true);
+  return sum_of(trace.fetches, [&](const ModuleFetch& fetch) {
+    const auto elements = [&](int parameter) { return model.elements(parameter); };
+    return sum_of(fetch.fetched, elements) + sum_of(fetch.prefetched, elements);
+  });
+}
+
+/// Whether a shorter reuse distance than DeepSpeed's frees less than it would without prefetches.
+bool keeps_passed_over(const ParallelJob& job) {
+  ZeroOptions options = zero_options(job);
+  if (job.ranks == 1 || job.model_is_unknown || options.max_reuse >= ZeroOptions{}.max_reuse) {
+    return false;
+  }
+  const TrainedModel model = modular_model(job, step_ops(job.model));
+  const std::int64_t gathered = gathered_elements(model, options);
+  options.prefetch_bucket = 0;
+  return gathered < gathered_elements(model, options);
+}
+
 /// `hidden`: what transformers puts in the place of "auto".
 OwnKey size_key(const char* name, std::string meaning, std::int64_t fallback, std::string hidden) {
   OwnKey key{name, std::move(meaning), fallback};
@@ -96,10 +117,12 @@ std::vector<OwnKey> DeepSpeedZero::keys() const {
                "DeepSpeed: nothing is gathered ahead where so many elements are gathered",
                1'000'000'000,
                "1e9, the default"),
-      size_key(kMaxReuse,
-               "DeepSpeed: a parameter that is used again within so many elements is not freed",
-               1'000'000'000,
-               "1e9, the default"),
+      size_key(
+          kMaxReuse,
+          "DeepSpeed: a parameter that is used again within so many elements is not freed, nor "
+          "is one that a prefetch has passed over since it was there",
+          1'000'000'000,
+          "1e9, the default"),
       bucket,
       OwnKey{kOverlap,
              "DeepSpeed: gathers and reductions have streams of their own; false: their copies, "
@@ -249,6 +272,15 @@ std::vector<std::string> DeepSpeedZero::assumptions(const ParallelJob& job) cons
 }
 
 std::vector<GradientWork> DeepSpeedZero::gradient_work(const ParallelJob& /*job*/,
+  if (keeps_passed_over(job)) {
+    all.push_back(fmt::format(
+        "parameters stay gathered beyond {} = {}, since prefetches have passed over their next use "
+        "while they were there, as in DeepSpeed: a smaller {}, or {} = 0, frees them",
+        kMaxReuse,
+        job.own.integer(kMaxReuse),
+        kMaxLive,
+        kPrefetchBucket));
+  }
                                                        const StepOps& /*ops*/) const {
   return {};
 }

@@ -386,6 +386,16 @@ TEST_CASE("zero: shards, and a bound on what is gathered beside them") {
   CHECK(kind.assumptions(job).size() == 1);
   const ParallelJob early{config, ddp, own, no_buffers, 8, 10, 1, false};
   CHECK(kind.assumptions(early).size() == 2);
+  // Gathers ahead run through the whole model before its first layers are used, so that a short
+  // reuse distance frees little, and a note says so; where there is less room it frees.
+  own.set("stage3_max_reuse_distance", std::int64_t{0});
+  REQUIRE(kind.assumptions(job).size() == 2);
+  CHECK(kind.assumptions(job).back().find("prefetches have passed over their next use") !=
+        std::string::npos);
+  own.set("stage3_prefetch_bucket_size", std::int64_t{0});
+  CHECK(kind.assumptions(job).size() == 1);
+  own.set("stage3_prefetch_bucket_size", std::int64_t{50'000'000});
+  own.set("stage3_max_reuse_distance", std::int64_t{1'000'000'000});
   // The bucket's buffer is there whatever the model's size.
   CHECK(kind.memory(job).gathered > Bytes(4 * 500'000'000LL));
   const auto gathered_with = [&](const char* key, std::int64_t value) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
@@ -98,16 +99,36 @@ ProfileCostModel::Found ProfileCostModel::find(const Op& op) const {
   return {at(key(0, 0, 0, 0)), op.rows == RowUnit::Elements};
 }
 
+/// "bf16 and f16": the types in which an op has a cost.
+std::string ProfileCostModel::other_types(const Op& op) const {
+  std::vector<std::string> types;
+  for (const Dtype dtype : {Dtype::Bf16, Dtype::F16, Dtype::F32, Dtype::Tf32, Dtype::F64}) {
+    Op other = op;
+    other.dtype = dtype;
+    if (dtype != op.dtype && find(other).cost != nullptr) {
+      types.emplace_back(name_of(dtype));
+    }
+  }
+  return fmt::format("{}", fmt::join(types, " and "));
+}
+
 Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
   if (op.rows != RowUnit::Elements && batch.samples == 0) {
     return {};
   }
   const Found found = find(op);
   if (found.cost == nullptr) {
+    const std::string others = other_types(op);
     throw InputError(
-        "profile {} has no cost for {}: measure it with: python3 -m stepsim.torch.measure …",
+        "profile {} has no cost for {}{}measure it with: python3 -m stepsim.torch.measure …",
         printable(profile_.name),
-        described(op));
+        described(op),
+        others.empty()
+            ? ": "
+            : fmt::format(", but of {}: write {} = \"{}\", or ",
+                          others,
+                          op.rows == RowUnit::Elements ? "model.parameter_dtype" : "model.dtype",
+                          others.substr(0, others.find(' '))));
   }
   Cost cost = evaluate(*found.cost, op, batch);
   if (cost.extrapolation > max_extrapolation_ && !cost.smaller) {

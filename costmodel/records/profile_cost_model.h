@@ -45,6 +45,7 @@ class ProfileCostModel : public CostModel {
     bool exact = false;
   };
   [[nodiscard]] Found find(const Op& op) const;
+  [[nodiscard]] std::string other_types(const Op& op) const;
   [[nodiscard]] const OpCost* at(const Key& key) const;
 
   Profile profile_;

@@ -29,8 +29,8 @@ struct OwnKey {
   std::function<std::string(const std::string&)> meant = {};
   /// Batches and the prices of gradient_work() are the same, whatever its value is.
   bool only_reduces = true;
-  /// Beside another kind it is refused, whatever its value. False: its default may stand there.
-  bool tells_kind = false;
+  /// Its default may stand beside a kind that lacks it, where it says no more than that kind does.
+  bool default_is_common = false;
 };
 
 /// The values of a kind's own keys, by name. Those that return one throw std::out_of_range or

@@ -18,6 +18,13 @@ std::span<const std::string> sharding_names() {
 }
 
 std::vector<std::pair<std::string, std::string>> sharding_settings(const std::string& name) {
+  if (name == "zero3" || name == "deepspeed") {
+    throw InputError(
+        "unknown sharding '{}'; write \"zero\", DeepSpeed's ZeRO-3, or \"fsdp2\", PyTorch's "
+        "fully_shard, which shards as much{}",
+        name,
+        name == "zero3" ? "; parallel.kind = \"zero3\" gathers as no library does" : "");
+  }
   if (std::ranges::find(kNames, name) == kNames.end()) {
     throw InputError(
         unknown_name("sharding", name, std::vector<std::string>(kNames.begin(), kNames.end())));

@@ -52,6 +52,8 @@ const std::vector<OtherName>& other_keys() {
       {{"allgather_bucket_size", "allgather_partitions"},
        "stages 1 and 2 of DeepSpeed have it; stage 3 gathers by "
        "parallel.stage3_prefetch_bucket_size"},
+      {{"communication_data_type"},
+       "it is the type that gradients are reduced in: write parallel.reduce_dtype"},
       {{"contiguous_gradients", "reduce_scatter", "round_robin_gradients", "sub_group_size"},
        "DeepSpeed's stage 3 is simulated with its default; leave it out"},
       {{"stage3_model_persistence_threshold", "stage3_gather_16bit_weights_on_model_save"},

@@ -81,8 +81,15 @@ std::int64_t replicas_on_nodes(const TomlReader& table, const OwnKey& key, const
 std::int64_t read_own_integer(const TomlReader& table, const OwnKey& key) {
   constexpr double kExact = 1LL << 53;
   const TomlValue& value = table.value(key.name);
-  if (value.kind != TomlValue::Kind::Real || std::abs(value.real) > kExact ||
-      std::trunc(value.real) != value.real) {
+  if (value.kind == TomlValue::Kind::Real && std::abs(value.real) > kExact) {
+    table.fail(key.name,
+               fmt::format("{:g} is too {}; expected {} to {:.0f}",
+                           value.real,
+                           value.real < 0 ? "small" : "large",
+                           key.least,
+                           std::min(kExact, static_cast<double>(key.most))));
+  }
+  if (value.kind != TomlValue::Kind::Real || std::trunc(value.real) != value.real) {
     return table.integer(key.name, key.least, key.most);
   }
   const auto whole = static_cast<std::int64_t>(value.real);
@@ -115,15 +122,14 @@ OwnValue read_own(const TomlReader& table, const OwnKey& key, const Scenario& sc
       key.fallback);
 }
 
-/// Whether the key says no more than another kind does by itself: replicas = 1 beside DDP.
-bool is_default_elsewhere(const std::string& name,
-                          const TomlReader& table,
-                          const Scenario& scenario) {
+/// Whether the key says no more than the kind that lacks it does by itself: replicas = 1 beside
+/// DDP.
+bool is_common_default(const std::string& name, const TomlReader& table, const Scenario& scenario) {
   return std::ranges::any_of(parallelisms(), [&](const Parallelism* kind) {
     const std::vector<OwnKey> keys = kind->keys();
     const auto key = std::ranges::find(keys, name, &OwnKey::name);
     try {
-      return key != keys.end() && !key->tells_kind &&
+      return key != keys.end() && key->default_is_common &&
              read_own(table, *key, scenario) == key->fallback;
     } catch (const InputError&) {
       return false;  // It is no value of that kind's.
@@ -136,7 +142,7 @@ void read_own_key(const std::string& name, const TomlReader& table, Scenario& sc
   const std::vector<OwnKey> keys = scenario.parallel->keys();
   const auto own = std::ranges::find(keys, name, &OwnKey::name);
   if (own == keys.end()) {
-    if (is_default_elsewhere(name, table, scenario)) {
+    if (is_common_default(name, table, scenario)) {
       return;
     }
     const std::string advice = advice_for_key("parallel", name);

@@ -105,6 +105,15 @@ std::string meant_torch(const std::string& text) {
       (std::stoi(major) < 2 || (major == "2" && std::stoi(minor) < kFirstMinor))) {
     throw InputError("PyTorch {} has no fully_shard, which came with 2.{}", text, kFirstMinor);
   }
+  if (is_number(major) && is_number(minor) &&
+      (std::stoi(major) > 2 || std::stoi(minor) > kLastMinor)) {
+    throw InputError(
+        "PyTorch {} is newer than {}, the newest whose fully_shard is known here: write "
+        "\"{}\" or \"newest\", by whose rules it is simulated",
+        text,
+        known.back(),
+        known.back());
+  }
   fail_unknown(text, known);
 }
 
@@ -228,6 +237,7 @@ std::vector<OwnKey> fsdp2_keys() {
                   std::int64_t{1}};
   replicas.least = 1;
   replicas.choices = {"nodes"};
+  replicas.default_is_common = true;  // DDP's ranks are no replicas of shards.
   OwnKey param{fsdp2_key::kParamDtype,
                "what parameters are cast to before they are gathered: `\"own\"`: nothing; "
                "`\"f32\"`, `\"bf16\"`, `\"f16\"`",

@@ -95,6 +95,13 @@ std::vector<OwnKey> DeepSpeedZero::keys() const {
   };
   OwnKey stage{kStage, "DeepSpeed's `stage`: 3; 1 and 2 are `ddp.zero_stage`", std::int64_t{3}};
   stage.most = 3;
+  stage.meant = [](const std::string& text) -> std::string {
+    throw InputError(
+        "'{}': DeepSpeed has no {} for its stage; write 3, which shards all, or kind = "
+        "\"ddp\" and ddp.zero_stage = 1 or 2",
+        printable(text),
+        text == "auto" ? "\"auto\"" : "such word");
+  };
   OwnKey bucket = size_key(
       kReduceBucket,
       "DeepSpeed: gradients are reduce-scattered together up to so many elements; a larger one is "
@@ -128,9 +135,6 @@ std::vector<OwnKey> DeepSpeedZero::keys() const {
              "DeepSpeed: gathers and reductions have streams of their own; false: their copies, "
              "and waits for reductions, are on the compute stream",
              true}};
-  for (OwnKey& key : keys) {
-    key.tells_kind = true;  // Whoever writes one of them means DeepSpeed.
-  }
   keys.push_back(shared(kZeroParamDtype));
   keys.push_back(shared(kZeroReduceDtype));
   return keys;
@@ -268,10 +272,6 @@ std::vector<std::string> DeepSpeedZero::assumptions(const ParallelJob& job) cons
         counted,
         first));
   }
-  return all;
-}
-
-std::vector<GradientWork> DeepSpeedZero::gradient_work(const ParallelJob& /*job*/,
   if (keeps_passed_over(job)) {
     all.push_back(fmt::format(
         "parameters stay gathered beyond {} = {}, since prefetches have passed over their next use "
@@ -281,6 +281,10 @@ std::vector<GradientWork> DeepSpeedZero::gradient_work(const ParallelJob& /*job*
         kMaxLive,
         kPrefetchBucket));
   }
+  return all;
+}
+
+std::vector<GradientWork> DeepSpeedZero::gradient_work(const ParallelJob& /*job*/,
                                                        const StepOps& /*ops*/) const {
   return {};
 }

@@ -140,6 +140,11 @@ TEST_CASE("[parallel]: units that are none") {
         "has no effect: reshard_after_forward keeps all units");
   // Keys of one kind mean nothing to another.
   CHECK(refused({"parallel.kind=ddp", "parallel.units=ends"}) == "does not apply to kind 'ddp'");
+  // Nor do their defaults.
+  for (const std::string key : {"units=blocks", "use_orig_params=false", "offload=false"}) {
+    CHECK(refused({"parallel.kind=ddp", "parallel." + key})
+              .starts_with("does not apply to kind 'ddp'"));
+  }
 }
 
 TEST_CASE("[parallel]: a mesh and slices that do not fit the ranks") {
@@ -177,6 +182,10 @@ TEST_CASE("[parallel]: what a version of PyTorch lacks") {
   CHECK(fsdp2_refused({"parallel.torch=1.13"}) ==
         "PyTorch 1.13 has no fully_shard, which came with 2.4");
   CHECK(fsdp2_refused({"parallel.torch=3"}).starts_with("unknown value '3'"));
+  CHECK(fsdp2_refused({"parallel.torch=2.16"}) ==
+        "PyTorch 2.16 is newer than 2.15, the newest whose fully_shard is known here: write "
+        "\"2.15\" or \"newest\", by whose rules it is simulated");
+  CHECK(fsdp2_refused({"parallel.torch=3.0.1"}).starts_with("PyTorch 3.0.1 is newer than 2.15"));
   CHECK(fsdp2_refused({"parallel.torch=2.6", "cluster.communicator=gloo"}) ==
         "fully_shard over gloo came with PyTorch 2.7, and parallel.torch is \"2.6\"");
   // That is the rule by which DDP fills buckets, and none of fully_shard's version.
@@ -190,15 +199,6 @@ TEST_CASE("[parallel]: what fsdp2 cannot do is said, with what to do instead") {
   CHECK(refused({"parallel.kind=fsdp1", "parallel.offload=true"}).ends_with(no_offload));
   CHECK(fsdp2_refused({"parallel.offload_policy=cpu"}).ends_with(no_offload));
   CHECK(refused({"ddp.cpu_offload=true"}).ends_with(no_offload));
-  CHECK(fsdp2_refused({"ddp.join=[12, 12, 12, 8]"}) ==
-        "fsdp2 has no join(): ranks with different numbers of steps hang, those with more of them "
-        "in an all-gather until its timeout; give all ranks the same number of steps");
-  const std::string unused =
-      fsdp2_refused({"ddp.unused_parameters=[\"classifier.bias\"]", "ddp.static_graph=true"});
-  CHECK(unused.find("a parameter that one rank alone does not use ends the training in a "
-                    "connection error, unless set_reduce_scatter_unused_params(True)") !=
-        std::string::npos);
-  CHECK(fsdp2_refused({"parallel.accumulation=no_all_reduce"}) ==
   const std::string needs = fsdp2_refused({"parallel.offload=true", "host.cpu_optimizer=1.5 ms"});
   CHECK(
       needs.starts_with("copies shards to the device, and gradients back: say "
@@ -211,6 +211,15 @@ TEST_CASE("[parallel]: what fsdp2 cannot do is said, with what to do instead") {
   CHECK(fsdp2_refused(priced) == "no error");
   CHECK(fsdp2_refused({priced[0], priced[1], priced[2], "cluster.communicator=gloo"})
             .starts_with("moves shards from a GPU to its host, and gloo is that of a CPU"));
+  CHECK(fsdp2_refused({"ddp.join=[12, 12, 12, 8]"}) ==
+        "fsdp2 has no join(): ranks with different numbers of steps hang, those with more of them "
+        "in an all-gather until its timeout; give all ranks the same number of steps");
+  const std::string unused =
+      fsdp2_refused({"ddp.unused_parameters=[\"classifier.bias\"]", "ddp.static_graph=true"});
+  CHECK(unused.find("a parameter that one rank alone does not use ends the training in a "
+                    "connection error, unless set_reduce_scatter_unused_params(True)") !=
+        std::string::npos);
+  CHECK(fsdp2_refused({"parallel.accumulation=no_all_reduce"}) ==
         "\"no_all_reduce\" needs replicas");
 }
 
@@ -239,6 +248,12 @@ TEST_CASE("[parallel]: DeepSpeed's keys are read as in its configuration, and on
   CHECK(bucket("large") == "'large': expected a number of elements, such as 50000000");
   CHECK(zero({"parallel.stage3_param_persistence_threshold=auto"}).find("10 * hidden_size") !=
         std::string::npos);
+  CHECK(bucket("1e30") == "1e+30 is too large; expected 1 to 9007199254740992");
+  CHECK(zero({"parallel.communication_data_type=bf16"})
+            .ends_with("'communication_data_type'; it is the type that gradients are reduced in: "
+                       "write parallel.reduce_dtype"));
+  CHECK(zero({"parallel.stage=auto"})
+            .starts_with("'auto': DeepSpeed has no \"auto\" for its stage; write 3"));
   CHECK(zero({"parallel.stage=3"}) == "no error");
   CHECK(zero({"parallel.stage=2"}) ==
         "2 is not simulated as DeepSpeed runs it; write kind = \"ddp\" and ddp.zero_stage = 2");

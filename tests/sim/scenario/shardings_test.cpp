@@ -54,6 +54,10 @@ TEST_CASE("shardings: each name is the keys that it stands for") {
 
 TEST_CASE("shardings: a name that is none is refused with the nearest") {
   CHECK(sharding_refused({"parallel=hdsp"}).find("hsdp") != std::string::npos);
+  for (const std::string name : {"zero3", "deepspeed"}) {
+    CHECK(sharding_refused({"parallel=" + name}).find("write \"zero\", DeepSpeed's ZeRO-3") !=
+          std::string::npos);
+  }
   CHECK(sharding_refused({"parallel=hsdp", "cluster.placement=4"}).find("there is one node") !=
         std::string::npos);
   CHECK(sharding_refused({"parallel=hsdp", "cluster.placement=3+1"}).find("of one size") !=

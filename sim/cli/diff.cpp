@@ -37,10 +37,10 @@ constexpr const char* kDiffUsage =
     "batches make of the mean step is told apart.\n\n"
     "The records come from stepsim_recorder.py, some dozens of steps each; files of single ranks\n"
     "(before.rank0.jsonl …) are joined. Several runs of each side, run by turns, tell the most.\n"
-    "The verdict is wrong in 1 of 1000 comparisons, a part is named by mistake in 1 of 100. Exit\n"
-    "status 0 whatever is found; with --fail-if-slower 1, if the step is slower by more than "
-    "that,\n"
-    "beyond noise.\n\n"
+    "The verdict is wrong in 1 of 1000 comparisons, a part is named by mistake in 1 of 100.\n\n"
+    "Exit status 0 whatever is found. With --fail-if-slower PERCENT: 1 if the step is slower by\n"
+    "more than that, beyond noise; 0 if it is not, or where the steps cannot tell, which a note\n"
+    "says; 2 if the records cannot be compared.\n\n"
     "examples:\n"
     "  stepsim diff before.jsonl after.jsonl\n"
     "  stepsim diff before.rank*.jsonl after.rank*.jsonl\n"
@@ -104,6 +104,21 @@ bool is_slower_than(const RecordDiff& diff, double share) {
   return diff.step.relative(ms) > share;
 }
 
+/// What to know where neither is sure: that the step is slower by more than a share, nor that it is
+/// not. Empty: one of them is.
+std::string undecided_note(const RecordDiff& diff, double percent) {
+  constexpr double kPercent = 100;
+  const double high = kPercent * diff.step.relative(diff.step.interval(kVerdictAlarm).second);
+  if (is_slower_than(diff, percent / kPercent) || high <= percent) {
+    return "";
+  }
+  return fmt::format(
+      "--fail-if-slower {}: the exit status is 0, which proves nothing: as far as these steps tell "
+      "the step may be up to {:.1f} % slower; `next` says what would tell more",
+      percent,
+      high);
+}
+
 Answer ask_diff(const Request& request, const DiffOptions& options) {
   std::vector<std::string> warnings;
   const Sides sides = read_sides(request, options, warnings);
@@ -111,6 +126,11 @@ Answer ask_diff(const Request& request, const DiffOptions& options) {
   diff.notes.insert(diff.notes.begin(),
                     std::make_move_iterator(warnings.begin()),
                     std::make_move_iterator(warnings.end()));
+  if (options.fail_if_slower) {
+    if (std::string note = undecided_note(diff, *options.fail_if_slower); !note.empty()) {
+      diff.notes.insert(diff.notes.begin(), std::move(note));
+    }
+  }
   const DiffFiles files = {mapped(sides.before, &RecordFile::file),
                            mapped(sides.after, &RecordFile::file)};
   constexpr double kPercent = 100;

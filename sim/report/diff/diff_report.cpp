@@ -12,7 +12,7 @@
 #include "costmodel/base/shell_word.h"
 #include "costmodel/terminal/table.h"
 #include "costmodel/terminal/wrap.h"
-#include "sim/report/columns.h"
+#include "sim/report/diff/diff_parts.h"
 #include "sim/report/number_text.h"
 
 namespace stepsim {
@@ -29,7 +29,7 @@ std::string moved_ms(double ms) {
 std::string share_interval(const Effect& effect, double alarm) {
   const auto [low, high] = effect.interval(alarm);
   return fmt::format(
-      "{:+.1f} to {:+.1f} %", 100 * effect.relative(low), 100 * effect.relative(high));
+      "{:+.1f} to {:+.1f} %", 100 * shown_bound(effect, low), 100 * shown_bound(effect, high));
 }
 
 bool is_unequally_held_up(const RecordDiff& diff) {
@@ -58,11 +58,11 @@ std::string ranks_text(const std::vector<int>& ranks, int world_size) {
 std::string moved_text(const RecordDiff& diff, const DiffCause& cause) {
   const auto& [low, high] = cause.interval;
   const std::string where = ranks_text(cause.ranks, diff.ranks);
-  return fmt::format("{}{}{} takes {} {}{} ({} a step, {} to {})",
+  return fmt::format("{}{}{} takes {}{}{} ({} a step, {} to {})",
                      row_of(cause.part).words,
                      where.empty() ? "" : " ",
                      where,
-                     percent(std::abs(cause.share)),
+                     cause.share == 0 ? "" : percent(std::abs(cause.share)) + " ",
                      cause.ms > 0 ? (cause.by_processor ? "more" : "longer") : "less",
                      cause.by_processor ? " of the processor" : "",
                      moved_ms(cause.ms),
@@ -143,13 +143,29 @@ std::string largest_text(const RecordDiff& diff) {
                                        moved_ms(most->effect.change));
 }
 
+/// Whether the fullest ranks have other numbers of tokens in the mean.
+bool have_other_tokens(const BatchesChange& batches) {
+  constexpr double kWorthSaying = 0.001;
+  return std::abs(batches.tokens_after - batches.tokens_before) >
+         kWorthSaying * batches.tokens_before;
+}
+
+/// Where both sides have the same batches, as many of each, means of steps differ by their noise.
 bool have_other_batches(const RecordDiff& diff) {
   constexpr double kWorthSaying = 0.005;
-  return std::abs(diff.batches.ms) > kWorthSaying * diff.mean_before;
+  return (!diff.same_batches || have_other_tokens(diff.batches)) &&
+         std::abs(diff.batches.ms) > kWorthSaying * diff.mean_before;
 }
 
 std::string batches_text(const RecordDiff& diff) {
   const BatchesChange& batches = diff.batches;
+  if (!have_other_tokens(batches)) {
+    return fmt::format(
+        "the batches have other lengths and numbers of samples, though the fullest rank has {:.0f} "
+        "padded tokens a step in both, and the mean step takes {} for that or by its noise",
+        batches.tokens_before,
+        moved_ms(batches.ms));
+  }
   return fmt::format(
       "the batches changed, which is no change of the machine: the fullest rank has {:.0f} -> "
       "{:.0f} padded tokens a step in the mean, and the mean step takes {} for that",
@@ -240,59 +256,6 @@ std::string more_next(const RecordDiff& diff, const DiffFiles& files) {
       percent(half),
       steps > kMostSteps ? "many more" : fmt::format("about {}", (steps + 9) / 10 * 10),
       sides);
-}
-
-struct PartRow {
-  const RecordDiff* diff;
-  const PartChange* change;
-};
-
-std::pair<double, double> interval_of(const PartRow& row) {
-  return row.change->effect.interval(row.diff->parts_alarm);
-}
-
-// clang-format off
-const Column<PartRow> kPartColumns[] = {
-    {"part", "part", [](const PartRow& r) -> Cell { return row_of(r.change->part).key; }},
-    {nullptr, nullptr, [](const PartRow& r) -> Cell { return row_of(r.change->part).words; },
-     "part", FigureFormat::Words, 10},
-    {"rank", "rank",
-     [](const PartRow& r) -> Cell { return r.change->rank < 0 ? Cell() : Cell(std::int64_t{r.change->rank}); }},
-    {nullptr, nullptr,
-     [](const PartRow& r) -> Cell { return r.change->rank < 0 ? "all" : fmt::format("{}", r.change->rank); },
-     "rank", FigureFormat::Words, 20},
-    {"before_ms", "before_ms", [](const PartRow& r) -> Cell { return r.change->effect.before; },
-     "before ms", FigureFormat::Milliseconds, 30},
-    {"change_ms", "change_ms", [](const PartRow& r) -> Cell { return r.change->effect.change; },
-     "change ms", FigureFormat::SignedMilliseconds, 40},
-    {"change", "change",
-     [](const PartRow& r) -> Cell { return r.change->effect.relative(r.change->effect.change); },
-     "change", FigureFormat::SignedPercent, 50},
-    {"interval_ms/0", "low_ms", [](const PartRow& r) -> Cell { return interval_of(r).first; }},
-    {"interval_ms/1", "high_ms", [](const PartRow& r) -> Cell { return interval_of(r).second; }},
-    {nullptr, nullptr,
-     [](const PartRow& r) -> Cell { return r.change->effect.relative(interval_of(r).first); },
-     "99 % interval of all", FigureFormat::SignedPercentInterval, 60,
-     [](const PartRow& r) -> Cell { return r.change->effect.relative(interval_of(r).second); }},
-    {"processor_change_ms", "processor_change_ms",
-     [](const PartRow& r) -> Cell { return r.change->processor ? Cell(r.change->processor->change) : Cell(); }},
-    {"processor_beyond_noise", "processor_beyond_noise",
-     [](const PartRow& r) -> Cell { return r.change->processor ? Cell(std::int64_t{r.change->processor_is_real}) : Cell(); }},
-    {"beyond_noise", "beyond_noise", [](const PartRow& r) -> Cell { return std::int64_t{r.change->is_real}; }},
-    {nullptr, nullptr, [](const PartRow& r) -> Cell { return r.change->is_real ? "moved" : r.change->processor_is_real ? "processor" : ""; },
-     "", FigureFormat::Words, 70},
-};
-// clang-format on
-
-std::vector<PartRow> rows_of(const RecordDiff& diff, bool all) {
-  constexpr int kFewRanks = 4;
-  std::vector<PartRow> rows;
-  for (const PartChange& change : diff.parts) {
-    if (all || change.rank < 0 || change.moved() != nullptr || diff.ranks <= kFewRanks) {
-      rows.push_back({&diff, &change});
-    }
-  }
-  return rows;
 }
 
 std::string sizes_table(const RecordDiff& diff, const Screen& screen) {
@@ -438,7 +401,7 @@ std::string diff_text(const RecordDiff& diff, const DiffFiles& files, const Scre
   for (const std::string& next : diff_next(diff, files)) {
     text += paragraph("next:     ", next, shown);
   }
-  text += "\n" + table_of<PartRow>(kPartColumns, rows_of(diff, false)).text(shown);
+  text += "\n" + diff_parts_text(diff, shown);
   text += sizes_table(diff, shown);
   text += "\n" + paragraph("compared: ", compared_text(diff), shown);
   std::vector<std::string> notes = diff.notes;
@@ -481,18 +444,13 @@ Json diff_json(const RecordDiff& diff, const DiffFiles& files) {
       {"next", diff_next(diff, files)},
       {"settings", diff.settings},
       {"notes", diff.notes}};
-  json["parts"] = mapped(rows_of(diff, true),
-                         [](const PartRow& row) { return row_json<PartRow>(kPartColumns, row); });
+  json["parts"] = diff_parts_json(diff);
   json["sizes"] = mapped(diff.sizes, [](const SizeChange& size) {
     Json row = {{"tokens", {size.from, size.to}}, {"steps", size.steps}};
     row.update(effect_json(size.effect, kPartsAlarm));
     return row;
   });
   return json;
-}
-
-std::string diff_csv(const RecordDiff& diff) {
-  return csv_text<PartRow>(kPartColumns, rows_of(diff, true));
 }
 
 }  // namespace stepsim

@@ -28,8 +28,10 @@ struct Effect {
   [[nodiscard]] std::pair<double, double> interval(double alarm) const;
   /// Whether that interval is without 0.
   [[nodiscard]] bool is_real(double alarm) const;
-  /// Returns a value of the change as a part of `before`, or 0 where that is 0.
-  [[nodiscard]] double relative(double value) const { return before > 0 ? value / before : 0; }
+  /// Whether there was anything before; less is rounding.
+  [[nodiscard]] bool has_before() const { return before > 1e-6; }
+  /// Returns a value of the change as a part of `before`, or 0 where that is nothing.
+  [[nodiscard]] double relative(double value) const { return has_before() ? value / before : 0; }
 };
 
 /// The differences between two sides of steps, at equal batches, with errors that hold for steps

@@ -171,8 +171,39 @@ void add_waiting(const std::vector<PartChange>& changes, DiffCause& cause) {
   }
 }
 
+/// The mean of a part over the ranks; null: there is none.
+const PartChange* mean_of_ranks(StepPart part, const std::vector<PartChange>& changes) {
+  const auto found = std::ranges::find_if(
+      changes, [&](const PartChange& change) { return change.part == part && change.rank < 0; });
+  return found == changes.end() ? nullptr : &*found;
+}
+
+void set_times(const Effect& effect, double alarm, DiffCause& cause) {
+  cause.ms = effect.change;
+  cause.share = effect.relative(effect.change);
+  cause.interval = effect.interval(alarm);
+}
+
+/// What the ranks' processors took more in the mean; its error is that of one rank.
+Effect mean_processor(StepPart part, const std::vector<PartChange>& changes, Effect effect) {
+  double before = 0;
+  double change = 0;
+  double ranks = 0;
+  for (const PartChange& one : changes) {
+    if (one.part == part && one.rank >= 0 && one.processor) {
+      before += one.processor->before;
+      change += one.processor->change;
+      ++ranks;
+    }
+  }
+  effect.before = before / ranks;
+  effect.change = change / ranks;
+  return effect;
+}
+
 /// What moved in a part, over all ranks: the rank that moved most and those that moved at least
-/// half as much in the same direction. Nothing where no rank and not their mean did.
+/// half as much in the same direction; where that is all of them, their mean. Nothing where no rank
+/// and not their mean did.
 std::optional<DiffCause> cause_in(StepPart part,
                                   const std::vector<PartChange>& changes,
                                   int ranks,
@@ -186,19 +217,14 @@ std::optional<DiffCause> cause_in(StepPart part,
     }
   }
   if (most == nullptr) {  // All of them, each by little.
-    const auto mean_of_ranks = std::ranges::find_if(changes, [&](const PartChange& change) {
-      return change.part == part && change.is_real && change.rank < 0;
-    });
-    if (mean_of_ranks == changes.end()) {
+    most = mean_of_ranks(part, changes);
+    if (most == nullptr || !most->is_real) {
       return std::nullopt;
     }
-    most = &*mean_of_ranks;
   }
   DiffCause cause;
   cause.part = part;
-  cause.ms = most->moved()->change;
-  cause.share = most->moved()->relative(cause.ms);
-  cause.interval = most->moved()->interval(alarm);
+  set_times(*most->moved(), alarm, cause);
   cause.by_processor = !most->is_real;
   cause.processor_idle = most->is_real && is_processor_idle(*most);
   if (most->rank >= 0) {
@@ -210,6 +236,12 @@ std::optional<DiffCause> cause_in(StepPart part,
     }
     if (static_cast<int>(cause.ranks.size()) == ranks) {
       cause.ranks.clear();
+      const PartChange* all = mean_of_ranks(part, changes);
+      if (!cause.by_processor && all != nullptr) {
+        set_times(all->effect, alarm, cause);
+      } else if (cause.by_processor) {
+        set_times(mean_processor(part, changes, *most->moved()), alarm, cause);
+      }
     }
   }
   return cause;

@@ -47,9 +47,9 @@ struct SizeChange {
 /// The reason that a step changed.
 struct DiffCause {
   StepPart part = StepPart::Other;
-  std::vector<int> ranks;              ///< Empty: all of them.
-  double ms = 0;                       ///< Of the rank that changed most.
-  double share = 0;                    ///< The same in parts of the part's time before.
+  std::vector<int> ranks;  ///< Empty: all of them.
+  double ms = 0;           ///< Of the rank that changed most; of all ranks together: their mean.
+  double share = 0;        ///< The same in parts of the part's time before.
   std::pair<double, double> interval;  ///< Of `ms`, as wide as all parts together take.
   bool by_processor = false;    ///< Times are the processor's: the clock's are too noisy to tell.
   bool processor_idle = false;  ///< The clock's time grew, the processor's did not.

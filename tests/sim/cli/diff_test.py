@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import sys
 import tempfile
 
@@ -203,6 +204,63 @@ def test_fail_if_slower_decides_the_exit_status(folder):
     stepsim_program.run("diff", before, after, "--fail-if-slower", "1", status=1)
     stepsim_program.run("diff", before, after, "--fail-if-slower", "20")
     stepsim_program.run("diff", after, before, "--fail-if-slower", "0")
+
+
+@in_folder
+def test_fail_if_slower_says_where_the_steps_cannot_tell(folder):
+    before = write(folder / "a.jsonl", training(1, steps=16))
+    after = write(folder / "b.jsonl", training(2, steps=16), **LATER)
+    text = " ".join(stepsim_program.run("diff", before, after, "--fail-if-slower", "0.1").stdout.split())
+    assert "--fail-if-slower 0.1: the exit status is 0, which proves nothing" in text, text
+    found = diff(before, after)
+    assert not any("fail-if-slower" in note for note in found["notes"]), found["notes"]
+    text = stepsim_program.run("diff", before, after, "--fail-if-slower", "80").stdout
+    assert "proves nothing" not in text, text
+
+
+@in_folder
+def test_the_same_batches_are_not_said_to_have_changed(folder):
+    # One more step is left out of AFTER, and means of steps differ by more than their batches.
+    before = write(folder / "a.jsonl", training(1))
+    slow = training(2)
+    for row in slow[::6]:
+        row["optimizer_ms"] += 1.5
+        row["step_ms"] += 1.5
+    after = write(folder / "b.jsonl", slow, **{**LATER, "warmup_steps": 3})
+    found = diff(before, after)
+    assert found["batches"]["same"], found["batches"]
+    tokens = [round(found["batches"][f"tokens_{side}"]) for side in ("before", "after")]
+    said = any("the batches changed" in reason for reason in found["reasons"])
+    assert not said or tokens[0] != tokens[1], (tokens, found["reasons"])
+
+
+@in_folder
+def test_what_changed_fits_into_80_columns_and_names_the_parallelism(folder):
+    units = [[""]] + [[f"model.layers.{i}"] for i in range(12)]
+    parallel = {"kind": "fsdp2", "units": "; ".join(names[0] for names in units[1:]), "unit_modules": units,
+                "replicas": 1, "shards": 2, "reshard_after_forward": "default"}  # fmt: skip
+    before = write(folder / "a.jsonl", training(1), parallel=parallel)
+    after = write(folder / "b.jsonl", training(2), ddp={"bucket_cap_mb": 25, "static_graph": False}, **LATER)
+    found = diff(before, after)
+    assert "fully_shard (13 units, 2 shards) -> DDP" in found["settings"], found["settings"]
+    assert not any("{" in one for one in found["settings"]), found["settings"]
+    text = stepsim_program.run("diff", before, after).stdout
+    assert all(len(line) <= 80 for line in text.splitlines()), text
+    other = {**parallel, "reshard_after_forward": "false", "unit_modules": units[:7]}
+    found = diff(before, write(folder / "c.jsonl", training(2), parallel=other, **LATER))
+    assert "parallel.reshard_after_forward default -> false" in found["settings"], found["settings"]
+
+
+@in_folder
+def test_no_interval_says_that_more_than_all_went(folder):
+    before = write(folder / "a.jsonl", training(1, steps=16))
+    rows = training(2, steps=16)
+    noise = random.Random(7)
+    for row in rows:
+        row["data_ms"] *= noise.uniform(0, 9)
+    text = stepsim_program.run("diff", before, write(folder / "b.jsonl", rows, **LATER)).stdout
+    shares = [float(one) for one in re.findall(r"-\d+\.\d(?= (?:to|%))", text)]
+    assert shares and min(shares) >= -100, text
 
 
 @in_folder

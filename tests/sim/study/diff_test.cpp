@@ -130,6 +130,34 @@ TEST_CASE("diff: the change is that at equal batches, and other batches are told
   CHECK_FALSE(slower.sizes_differ);
 }
 
+TEST_CASE("diff: where all ranks moved the figure is their mean") {
+  RecordFile before = made_file("a", 400, 1200, 1);
+  RecordFile after = made_file("b", 400, 1200, 2);
+  const double of_rank[] = {3, 4, 5};
+  for (RecordFile* file : {&before, &after}) {
+    file->record.world_size = 3;
+    std::vector<StepRecord> rows;
+    for (const StepRecord& row : file->record.steps) {
+      for (int rank = 0; rank < 3; ++rank) {
+        StepRecord own = row;
+        own.rank = rank;
+        own.forward_ms += file == &after ? of_rank[rank] : 0;
+        own.step_ms = row.step_ms + (file == &after ? 5 : 0);
+        rows.push_back(own);
+      }
+    }
+    file->record.steps = rows;
+  }
+  const RecordDiff diff = diff_records({&before, 1}, {&after, 1});
+  REQUIRE(!diff.causes.empty());
+  const DiffCause& cause = diff.causes.front();
+  CHECK(cause.part == StepPart::Forward);
+  CHECK(cause.ranks.empty());
+  CHECK(cause.ms == Approx(4).epsilon(0.03));
+  CHECK(cause.interval.first < 4);
+  CHECK(cause.interval.second > 4);
+}
+
 TEST_CASE("diff: a cost that grows with the batch is named as one of long batches") {
   const RecordFile before = made_file("a", 400, 1600, 1);
   RecordFile after = made_file("b", 400, 1600, 1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,7 +22,6 @@ namespace {
 
 constexpr double kMinutesOfHour = 60;
 constexpr double kSecondsOfHour = 3600;
-constexpr double kLikely = 0.9;  ///< From this probability on no benchmark is asked for.
 
 std::string hours_text(double hours) {
   if (hours < 1 / kMinutesOfHour) {
@@ -45,7 +45,11 @@ const Prediction& best_of(const Scenario& scenario, const Advice& advice) {
   return best != nullptr ? *best : current_of(advice);
 }
 
-std::string step_line(const Advice& advice) {
+bool has_units(const Scenario& scenario) {
+  return scenario.parallel != parallelisms().front();
+}
+
+std::string step_line(const Scenario& scenario, const Advice& advice) {
   const Prediction& now = current_of(advice);
   const PredictionSummary& summary = now.summary;
   const double step = summary.step_time_ms.mean;
@@ -54,7 +58,9 @@ std::string step_line(const Advice& advice) {
       {"loading", summary.data_ms},
       {"forward", summary.forward_ms},
       {"backward", summary.backward_ms},
-      {"waiting for gradients and slower ranks", summary.exposed_communication_ms},
+      {has_units(scenario) ? "waiting for gathers, reductions and slower ranks"
+                           : "waiting for gradients and slower ranks",
+       summary.exposed_communication_ms},
       {"optimizer", summary.optimizer_ms}};
   for (const auto& [name, ms] : shares) {
     parts += fmt::format("{}{} {:.0f} %", parts.empty() ? "" : ", ", name, ms / step * 100);
@@ -173,9 +179,7 @@ std::string policy_line(const Scenario& scenario, const Advice& advice) {
   }
   text +=
       fmt::format("; {} to be the fastest", likelihood_text(first.first_share, all.unconfirmed));
-  if (first.first_share < kLikely && all.choices.size() > 1) {
-    const auto rival = std::ranges::max_element(
-        all.choices.begin() + 1, all.choices.end(), {}, &Choice::first_share);
+  if (const Choice* rival = rival_of(all)) {
     text += fmt::format(", so benchmark {} as well", rival->policy);
   }
   return text;
@@ -228,11 +232,24 @@ std::string cap_line(const Scenario& scenario, const Advice& advice) {
   return text;
 }
 
+/// What becomes of the units, with what says so to fully_shard.
+std::string sharding_words(const std::string& name) {
+  static const std::map<std::string, std::string> kWords = {
+      {"as recorded", "units as recorded"},
+      {"parameters kept", "all units stay gathered (reshard_after_forward=False)"},
+      {"root freed, too", "all units are freed, the root, too (reshard_after_forward=True)"},
+      {"usual", "all units are freed but the root (reshard_after_forward=None)"},
+      {"ddp", "DDP, which shards nothing"}};
+  const auto known = kWords.find(name);
+  return known == kWords.end() ? name : known->second;
+}
+
 std::string sharding_text(const ShardingStep& step) {
+  const std::string words = sharding_words(step.name);
   if (!step.not_priced.empty()) {
-    return fmt::format("{}: not priced ({})", step.name, step.not_priced);
+    return fmt::format("{}: not priced ({})", words, step.not_priced);
   }
-  std::string text = fmt::format("{} {} ms", step.name, step_ms_text(step.step_ms));
+  std::string text = fmt::format("{}: {} ms", words, step_ms_text(step.step_ms));
   if (step.name != "as recorded") {
     text += fmt::format(" ({:+.1f} %)", step.gain.gain * 100);
   }
@@ -251,9 +268,10 @@ std::string sharding_line(const Scenario& scenario, const Advice& advice) {
   const ShardingStep& best = best_sharding(advice.shardings);
   const std::string& policy = best_of(scenario, advice).policy;
   return fmt::format(
-      "{}{}: {}{}",
-      &best == &advice.shardings.front() ? "keep it" : best.name,
-      policy == current_of(advice).policy ? "" : fmt::format(", with {}", policy),
+      "{}; a step{}: {}{}",
+      &best == &advice.shardings.front() ? "keep fully_shard as it is"
+                                         : "take this: " + sharding_words(best.name),
+      policy == current_of(advice).policy ? "" : fmt::format(" with {}", policy),
       fmt::join(mapped(advice.shardings, sharding_text), "; "),
       advice.shardings.front().memory_mib > 0
           ? " (memory of parameters, gradients and optimizer alone where the record does not tell "
@@ -313,7 +331,8 @@ const char* verdict_of(const AdviceOption& option) {
     return "now";
   }
   if (option.gain.is_certain()) {
-    return "faster";
+    // Nine of ten draws are faster, and the interval has one of twenty on either side.
+    return option.gain.interval.first > 0 ? "faster" : "likely faster";
   }
   const bool is_slower = option.gain.gain <= -kSmallestGain && option.gain.interval.second < 0;
   return is_slower ? "slower" : "too close to tell";
@@ -407,11 +426,10 @@ std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& ad
     lines.push_back("check first:  " + crowded);
   }
   lines.insert(lines.end(),
-               {"your step:    " + step_line(advice),
+               {"your step:    " + step_line(scenario, advice),
                 "best policy:  " + policy_line(scenario, advice),
-                scenario.parallel == parallelisms().front()
-                    ? "bucket cap:   " + cap_line(scenario, advice)
-                    : "sharding:     " + sharding_line(scenario, advice),
+                has_units(scenario) ? "sharding:     " + sharding_line(scenario, advice)
+                                    : "bucket cap:   " + cap_line(scenario, advice),
                 "it changes:   " + change_line(scenario, advice),
                 "an epoch:     " + epoch_line(scenario, advice)});
   if (advice.stalls.per_step > 0) {
@@ -442,7 +460,7 @@ Json advice_json(const Scenario& scenario, const Advice& advice) {
                            }
                            return row;
                          })}};
-  if (scenario.parallel != parallelisms().front()) {
+  if (has_units(scenario)) {
     json.erase("bucket_cap");
     json["shardings"] = mapped(advice.shardings, [](const ShardingStep& step) -> Json {
       if (!step.not_priced.empty()) {

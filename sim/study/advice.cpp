@@ -156,6 +156,24 @@ CapAdvice cap_advice(const AdviceCase& training,
   return advice;
 }
 
+/// The rival of the best policy, which the answer names, where it is not what runs now.
+void add_rival(const AdviceCase& training,
+               const Advice& advice,
+               std::vector<AdviceOption>& options) {
+  const Recommendation all = recommend(training.scenario, advice.predictions);
+  const Choice* rival = rival_of(all);
+  const Prediction& now = current_of(advice);
+  if (rival == nullptr || rival->policy == now.policy) {
+    return;
+  }
+  const auto found = std::ranges::find(advice.predictions, rival->policy, &Prediction::policy);
+  options.push_back({"rival batches",
+                     training.scenario.ddp.bucket_cap,
+                     *found,
+                     unpaired_gain(*found, now),
+                     options.front().sharding});
+}
+
 bool has_buckets(const Scenario& scenario) {
   return scenario.parallel == parallelisms().front();
 }
@@ -269,6 +287,7 @@ Advice advise(const AdviceCase& training, const ProgressCallback& on_progress) {
         sharding_steps(*training.jobs, chosen.policy, part_of(on_progress, 0.6, 0.9));
     advice.options = options_of_shardings(training, now, chosen, advice.shardings);
   }
+  add_rival(training, advice, advice.options);
   advice.blame =
       blame(training.jobs->job(advice.recorded, {}), kMaxBlamedRanks, part_of(on_progress, 0.9, 1));
   return advice;
@@ -284,6 +303,15 @@ EpochTime epoch_time(const Advice& advice, const Prediction& prediction) {
   }
   time.hours = time.steps * summary.step_time_ms.mean / 1e3 / kSecondsOfHour;
   return time;
+}
+
+const Choice* rival_of(const Recommendation& recommendation) {
+  constexpr double kLikely = 0.9;  // From this probability on no benchmark is asked for.
+  const std::vector<Choice>& choices = recommendation.choices;
+  if (!recommendation.drawn || choices.size() < 2 || choices.front().first_share >= kLikely) {
+    return nullptr;
+  }
+  return &*std::ranges::max_element(choices.begin() + 1, choices.end(), {}, &Choice::first_share);
 }
 
 const Prediction& current_of(const Advice& advice) {

@@ -75,7 +75,7 @@ struct ShardingStep {
 
 /// One way to train: as now, or with another bucket cap or sharding, other batches, or both.
 struct AdviceOption {
-  /// "now", "other bucket cap", "other sharding", "other batches" or "both".
+  /// "now", "other bucket cap", "other sharding", "other batches", "rival batches" or "both".
   std::string change;
   Bytes cap;
   Prediction prediction;  ///< With the policy's name.
@@ -94,14 +94,15 @@ struct RecordedSteps {
 
 /// What `stepsim advise` found out about a training.
 struct Advice {
-  std::vector<Prediction> predictions;   ///< [policy]
-  std::string recorded;                  ///< The policy that runs now; the first where unknown.
-  RecordedSteps steps;                   ///< Its steps as they were recorded.
-  StallNoise stalls;                     ///< What now and then holds up a step, in all figures.
-  CrowdedMachine crowded;                ///< What other programs took while it was recorded.
-  CapAdvice caps;                        ///< Of the best policy; of DDP only.
-  std::vector<ShardingStep> shardings;   ///< Of the best policy; of fully_shard only.
-  std::vector<AdviceOption> options;     ///< What runs now first; only what differs from it.
+  std::vector<Prediction> predictions;  ///< [policy]
+  std::string recorded;                 ///< The policy that runs now; the first where unknown.
+  RecordedSteps steps;                  ///< Its steps as they were recorded.
+  StallNoise stalls;                    ///< What now and then holds up a step, in all figures.
+  CrowdedMachine crowded;               ///< What other programs took while it was recorded.
+  CapAdvice caps;                       ///< Of the best policy; of DDP only.
+  std::vector<ShardingStep> shardings;  ///< Of the best policy; of fully_shard only.
+  /// What runs now first; only what differs from it, and the rival of the best policy.
+  std::vector<AdviceOption> options;
   Blame blame;                           ///< Of the recorded policy.
   std::int64_t samples = 0;              ///< Of the whole data set.
   double mean_length = 0;                ///< Tokens of a sample.
@@ -156,5 +157,9 @@ struct EpochTime {
 
 /// The prediction of what runs now.
 [[nodiscard]] const Prediction& current_of(const Advice& advice);
+
+/// The policy that is worth a benchmark beside the recommended one, which is not surely the
+/// fastest; null where it is.
+[[nodiscard]] const Choice* rival_of(const Recommendation& recommendation);
 
 }  // namespace stepsim

@@ -469,7 +469,8 @@ class Diff(Result):
 class AdviceOption:
     """One way to train. Times are in milliseconds."""
 
-    change: str  #: "now", "other bucket cap", "other sharding", "other batches" or "both".
+    #: "now", "other bucket cap", "other sharding", "other batches", "rival batches" or "both".
+    change: str
     policy: str
     bucket_cap: int  #: In bytes.
     step_ms: float
@@ -482,7 +483,7 @@ class AdviceOption:
     useful_tokens_per_s: float
     gain: float  #: Of useful tokens/s over what runs now, as a fraction.
     gain_interval90: Interval
-    verdict: str  #: "now", "faster", "slower" or "too close to tell".
+    verdict: str  #: "now", "faster", "likely faster", "slower" or "too close to tell".
 
 
 class Advice(Result):

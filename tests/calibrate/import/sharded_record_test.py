@@ -150,6 +150,14 @@ def test_the_recorded_steps_are_predicted_and_shardings_stand_side_by_side():
     assert ways["parameters kept"]["step_time_ms"] < ways["as recorded"]["step_time_ms"], ways
     assert ways["root freed, too"]["step_time_ms"] > ways["as recorded"]["step_time_ms"], ways
     assert ways["ddp"]["peak_memory_mib"] > ways["as recorded"]["peak_memory_mib"] > 0, ways
+    assert "all units stay gathered (reshard_after_forward=False): " in text, text
+    assert "waiting for gathers, reductions and slower ranks" in text, text
+    # A policy that the answer names as a rival has a row of its own.
+    if " likely to be the fastest, so benchmark " in text:
+        rival = text.split(" likely to be the fastest, so benchmark ")[1].split(" as well")[0]
+        assert rival in [one["policy"] for one in advice["options"]], advice["options"]
+    for one in advice["options"]:
+        assert one["verdict"] != "faster" or one["gain_interval90"][0] > 0, one
     assert "bucket_cap" not in advice and "bucket cap" not in text and "sharding:" in text, text
     scenario = pathlib.Path("advice/scenario.toml").read_text(encoding="utf-8")
     assert 'kind = "fsdp2"\nunits = "layers.0; layers.1; layers.2"' in scenario, scenario

@@ -35,7 +35,6 @@ import stepsim  # noqa: E402
 from stepsim import _core, _toml  # noqa: E402
 from stepsim.torch import BatchSampler  # noqa: E402
 
-ranks.PORT += 7  # Other live runs may go on beside.
 LIMIT_S = 480
 # Memory stays with the process: else some batches take half as long again, always the same ones.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}

@@ -23,8 +23,6 @@ sys.path[:0] = [str(LIVE), str(LIVE.parent)]
 
 import campaign  # noqa: E402
 import fsdp2_live  # noqa: E402
-import ranks  # noqa: E402
-import torch_store  # noqa: E402
 
 RECORDED = "fixed"
 SHARES = {"collectives": 0.15, "record": 0.2, "live": 0.55}
@@ -50,10 +48,6 @@ class Trial(fsdp2_live.Trial):
         options.worlds = "2"
         super().__init__("2", options)
         self.seconds = {task: part * options.seconds for task, part in SHARES.items()}
-
-    def task(self, task, **more):
-        ranks.PORT = torch_store.free_port()  # Another program may train on this machine, too.
-        return super().task(task, **more)
 
     def profiles(self):
         """Returns {name: the profile's file}."""

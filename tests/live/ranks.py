@@ -9,20 +9,19 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import torch_store  # noqa: E402  (needs the path above)
 
-PORT = 29517
 # A second thread of OpenBLAS would take the other rank's core.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
-def environment(network, rank):
-    """Returns the variables of one rank, to be added to the caller's environment."""
+def environment(network, rank, port):
+    """Returns the variables of one rank, to be added to the caller's environment. `port`: of rank 0's store."""
     return {
         **ONE_THREAD,
         **network.environment(),
         **torch_store.settings(),
         "RANK": str(rank),
         "WORLD_SIZE": str(network.ranks),
-        "MASTER_PORT": str(PORT),
+        "MASTER_PORT": str(port),
     }
 
 
@@ -40,13 +39,14 @@ def run(network, program, arguments, log, limit_s):
     command = [sys.executable, str(program), *map(str, arguments)]
     log = pathlib.Path(log)
     processes = []
+    port = torch_store.free_port()  # Two runs at a time do not meet.
     with open(log, "w", encoding="utf-8") as file:
         try:
             for rank in range(network.ranks):
                 processes.append(
                     subprocess.Popen(
                         network.inside(rank, command),
-                        env={**os.environ, **environment(network, rank)},
+                        env={**os.environ, **environment(network, rank, port)},
                         stdout=file,
                         stderr=subprocess.STDOUT,
                     )

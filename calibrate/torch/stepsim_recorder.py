@@ -175,6 +175,7 @@ class _Step:
         self.batches = []  # (samples, max_length) of each micro-batch
         self.max_length = self.padded_tokens = 0
         self.peak_memory = self.loss = None
+        self.graphs = _compiled_graphs()  # At its begin, later those that it compiled.
 
     def add_batch(self, lengths, max_length, padded_tokens):
         lengths = _numbers(lengths)
@@ -234,6 +235,8 @@ class _Step:
             row["lag_ms"] = clock.lag_milliseconds(row["start_ms"] + row["step_ms"], self.end)
         if self.peak_memory is not None:
             row["peak_memory_bytes"] = self.peak_memory
+        if self.graphs > 0:
+            row["compiled_graphs"] = self.graphs
         if self.loss is not None:
             row["loss"] = self.loss if math.isfinite(self.loss) else None
         if len(self.batches) > 1:
@@ -268,7 +271,8 @@ class Recorder:
         reset_peak_memory: With CUDA, call reset_peak_memory_stats() before each step, so that
             peak_memory_bytes is the step's own peak; otherwise it is the highest so far.
         model: The module that trains, in DistributedDataParallel or under fully_shard when there are
-            several ranks. Its parameters and DDP's or fully_shard's settings are written, so that the
+            several ranks, as it is called: around or inside of that may be torch.compile, Fabric's or
+            PEFT's wrappers, which are looked through. Its parameters and DDP's or fully_shard's settings are written, so that the
             record describes the model, and bucket times are recorded as by watch(); of fully_shard's
             units the time from the call of each in a forward to its parameters' being there.
         optimizer: Its kind and settings are written.
@@ -306,6 +310,7 @@ class Recorder:
         self._described = (model, optimizer, loader)
         self._sharding = None  # What the header says of fully_shard.
         self._autocast = None  # The dtype of the first forward's autocast.
+        self._wrappers = []  # Of the model, from the outermost on, and torch.compile's setting.
         self._reset_peak_memory = reset_peak_memory
         self._file = self._clock = None
         self._rank, self._world_size = 0, 1
@@ -325,7 +330,12 @@ class Recorder:
             handle.remove()
             self._autocast = _autocast_dtype()
 
-        handle = model.register_forward_pre_hook(first_forward)
+        if not _compiles_hooks(model):
+            handle = model.register_forward_pre_hook(first_forward)
+        called = model
+        model, self._wrappers = _unwrapped(model)
+        _, optimizer, loader = self._described
+        self._described = (model, optimizer, loader)
         # Told now, while the parameters are sharded: between the passes those of the root are not.
         units = _fsdp_units(model)
         if units:
@@ -333,7 +343,7 @@ class Recorder:
             self._watch_units(units)
         # The hook rounds differently from DDP when gradients are views of the buckets.
         if bucket_times and _is_ddp(model) and not model.gradient_as_bucket_view:
-            self.watch(model)
+            self.watch(called)
 
     def _watch_units(self, units):
         """Marks the begin and the end of what fully_shard does before a unit's forward: its hooks,
@@ -440,7 +450,8 @@ class Recorder:
         """
         if hook is None and not self.recording:
             return
-        reduce = hook or _average(ddp_model)
+        outer, ddp_model = ddp_model, _unwrapped(ddp_model)[0]
+        reduce = hook or _average(ddp_model, outer)
 
         def timed_hook(_, bucket):
             entry = self._launched(bucket)
@@ -510,6 +521,7 @@ class Recorder:
         if step is None:
             return  # Its backward failed.
         step.end = self._previous_end
+        step.graphs = _compiled_graphs() - step.graphs
         if self._header is not None:
             self._write_header()
         if isinstance(self._clock, _CudaClock):
@@ -553,6 +565,12 @@ class Recorder:
         """Writes the first line when the first step has ended, since its forward tells autocast."""
         model, optimizer, loader = self._described
         self._header.update(_description(model, optimizer, loader, self._autocast))
+        if self._wrappers:
+            self._header["wrappers"] = self._wrappers
+            _say("the model was found inside of " + " > ".join(self._wrappers))
+        if model is not None and self._world_size > 1 and not (_is_ddp(model) or self._sharding):
+            _say(f"model= is a {type(model).__name__} without DistributedDataParallel or fully_shard: "
+                 "no gradient buckets are recorded; give what the loop calls")
         if self._sharding is not None:
             self._header["parallel"] = self._sharding
         self._write(self._header)
@@ -595,6 +613,54 @@ class Recorder:
             entry[2] = self._clock.now()
 
 
+def _unwrapped(model):
+    """Returns the module that trains, DDP where there is one, and the names of all wrappers of the
+    model, the outermost first; none where DDP is the only one."""
+    wrappers = []
+    parallel = [one for one in model.modules() if _is_ddp(one)]
+    if len(parallel) == 1:
+        ddp = parallel[0]
+        while model is not ddp:  # From wrapper to wrapper.
+            wrappers.append(_wrapper_name(model))
+            model = next(one for one in model.children() if any(part is ddp for part in one.modules()))
+        inner = _within(ddp.module)[1]
+        return ddp, wrappers + [type(ddp).__name__] + inner if wrappers or inner else []
+    return _within(model)
+
+
+def _wrapper_name(module):
+    """Returns "OptimizedModule", and what torch.compile was told of sizes, where it was."""
+    kind = type(module).__name__
+    dynamic = getattr(module.__dict__.get("dynamo_ctx"), "_dynamic", None)
+    return kind if dynamic is None else f"{kind}(dynamic={dynamic})"
+
+
+def _within(module):
+    """Returns the module without torch.compile's wrapper, and the name of that if there is one."""
+    wrappers = []
+    # An OptimizedModule has all attributes of what it wraps, but not its submodules.
+    while "_orig_mod" in module._modules:
+        wrappers.append(_wrapper_name(module))
+        module = module._modules["_orig_mod"]
+    return module, wrappers
+
+
+def _plain_name(name):
+    """Returns a module's or a parameter's name as it is without torch.compile's wrappers."""
+    return name.replace("_orig_mod.", "").removesuffix("._orig_mod")
+
+
+def _compiles_hooks(model):
+    """Whether hooks of the module are compiled with it, as after module.compile()."""
+    return getattr(model, "_compiled_call_impl", None) is not None
+
+
+def _compiled_graphs():
+    """Returns how many graphs torch.compile has made of this process's code."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return counters.get("stats", {}).get("unique_graphs", 0)
+
+
 def _is_ddp(model):
     return dist is not None and isinstance(model, torch.nn.parallel.DistributedDataParallel)
 
@@ -615,7 +681,8 @@ def _fsdp_units(model):
             state = None
             with contextlib.suppress(Exception):
                 state = module._get_fsdp_state()  # pylint: disable=protected-access
-            units.setdefault(id(module if state is None else state), ([], state))[0].append((name, module))
+            unit, _ = units.setdefault(id(module if state is None else state), ([], state))
+            unit.append((_plain_name(name), module))
     return list(units.values())
 
 
@@ -773,14 +840,17 @@ def _described_model(module):
     buffers = collections.Counter()
     for buffer in module.buffers():
         buffers[_dtype_name(buffer.dtype)] += buffer.numel()
-    adapts = hasattr(module, "peft_config") and hasattr(module, "get_base_model")  # peft's own module.
-    prefix = "base_model.model." if adapts else ""
     parameters = [
-        {"name": name.removeprefix(prefix), "shape": list(one.shape), "dtype": _dtype_name(one.dtype)}
+        {"name": _plain_name(name), "shape": list(one.shape), "dtype": _dtype_name(one.dtype)}
         | ({} if one.requires_grad else {"frozen": True})
         for name, one in module.named_parameters()
     ]
-    kind = type(module.get_base_model() if adapts else module).__name__
+    prefix = "base_model.model."
+    if hasattr(module, "peft_config") and all(one["name"].startswith(prefix) for one in parameters):
+        module = module.get_base_model()
+        for one in parameters:
+            one["name"] = one["name"].removeprefix(prefix)
+    kind = type(module).__name__
     if hasattr(module, "unshard") and hasattr(module, "set_requires_gradient_sync"):
         kind = kind.removeprefix("FSDP")  # fully_shard makes a class of its own.
     return {"name": kind, "parameters": parameters, "buffers": dict(buffers)}
@@ -841,14 +911,13 @@ def _description(model, optimizer, loader, autocast):
     """Returns the members of the header that describe what trains."""
     described = {}
     if model is not None:
-        described["model"] = _described_model(model.module if _is_ddp(model) else model)
+        described["model"] = _described_model(_within(model.module)[0] if _is_ddp(model) else model)
         if _is_ddp(model):
             described["ddp"] = _described_ddp(model)
         if autocast is not None:
             described["autocast"] = autocast
-    while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
-        optimizer = optimizer.optimizer  # Accelerate and Lightning wrap it in one of their own.
     if optimizer is not None:
+        optimizer = _inner_optimizer(optimizer)
         settings = {name: _plain(value) for name, value in optimizer.defaults.items()}
         described["optimizer"] = {"kind": type(optimizer).__name__, "settings": settings}
     if loader is not None:
@@ -856,12 +925,23 @@ def _description(model, optimizer, loader, autocast):
     return described
 
 
+def _inner_optimizer(optimizer):
+    """Returns the optimizer of PyTorch that Accelerate's or Lightning's holds."""
+    inner = optimizer
+    while inner is not None:
+        optimizer = inner
+        parts = (vars(optimizer).get(name) for name in ("optimizer", "_optimizer"))
+        inner = next((one for one in parts if isinstance(one, torch.optim.Optimizer)), None)
+    return optimizer
+
+
 def _distributed():
     return dist is not None and dist.is_available() and dist.is_initialized()
 
 
-def _average(ddp):
+def _average(ddp, called):
     """Returns a hook that does what DDP does without one: gradients times 1 / ranks, then a sum.
+    `called` is the module that the loop calls, which may be a wrapper of it.
     Under join(divide_by_initial_world_size=False) it divides by the ranks that still have inputs."""
     group = ddp.process_group
     active = [False]  # Whether this rank has run a forward since its last backward.
@@ -885,7 +965,8 @@ def _average(ddp):
         tensor.mul_(1.0 / ranks[0])
         return dist.all_reduce(tensor, group=group, async_op=True).get_future()
 
-    ddp.register_forward_pre_hook(forward)
+    if not _compiles_hooks(called):  # Which does not go with join().
+        called.register_forward_pre_hook(forward)
     return hook
 
 

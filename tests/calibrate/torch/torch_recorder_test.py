@@ -97,6 +97,94 @@ def rank_describes(rank):
     recorder.close()
 
 
+def wrapping(module):
+    """A module that holds another one as torch.compile's OptimizedModule does, also before 2.0."""
+    import torch
+
+    class OptimizedModule(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self._orig_mod = module
+
+        def forward(self, inputs):
+            return self._orig_mod(inputs)
+
+    return OptimizedModule()
+
+
+def rank_wraps(rank):
+    """DDP in a wrapper, a wrapper in DDP, both; a wrapped layer; an optimizer in an optimizer."""
+    import torch
+
+    class AcceleratedOptimizer(torch.optim.Optimizer):
+        def __init__(self, optimizer):
+            super().__init__(optimizer.param_groups, {})
+            self.optimizer = optimizer
+
+        def step(self, closure=None):
+            return self.optimizer.step(closure)
+
+    parallel = torch.nn.parallel.DistributedDataParallel
+    inner = make_model()
+    inner[2] = wrapping(inner[2])
+    models = {
+        "plain": parallel(make_model()),
+        "around": wrapping(parallel(make_model())),
+        "inside": parallel(wrapping(make_model())),
+        "both": wrapping(parallel(wrapping(make_model()))),
+        "layer": parallel(inner),
+        "alone": wrapping(make_model()),
+    }
+    gradients = {}
+    for name, model in models.items():
+        torch.manual_seed(100 + rank)
+        optimizer = AcceleratedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01))
+        recorder = stepsim_recorder.Recorder(name, model=model, optimizer=optimizer)
+        for _ in range(3):
+            with recorder.step(lengths=[5]):
+                optimizer.zero_grad()
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    loss = model(torch.randn(1, 5, 64)).square().mean()
+                recorder.backward(loss)
+                optimizer.step()
+        assert recorder.recording, recorder.error
+        recorder.close()
+        gradients[name] = [one.grad.numpy().tobytes() for one in model.parameters()]
+    assert all(gradients[name] == gradients["plain"] for name in models if name != "alone")
+
+
+def rank_compiles(rank):
+    """A compiled model, DDP inside of that and around it, and compiled in place."""
+    import torch
+
+    class Net(torch.nn.Module):  # PyTorch's own modules are not compiled by themselves.
+        def __init__(self):
+            super().__init__()
+            self.layers = make_model()
+
+        def forward(self, inputs):
+            return self.layers(inputs).square().sum()
+
+    parallel = torch.nn.parallel.DistributedDataParallel
+    in_place = parallel(Net())
+    in_place.compile(backend="eager")
+    models = {
+        "around": torch.compile(parallel(Net()), backend="eager"),
+        "inside": parallel(torch.compile(Net(), backend="eager", dynamic=False)),
+        "in_place": in_place,
+    }
+    for name, model in models.items():
+        torch._dynamo.reset()  # Or one model's graphs serve the next one.
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        recorder = stepsim_recorder.Recorder(name, model=model, optimizer=optimizer)
+        for length in [5, 5, 7, 9, 7, 5]:
+            with recorder.step(lengths=[length, length]):
+                recorder.backward(model(torch.ones(2, length, 64)))
+                optimizer.step()
+        assert recorder.recording, recorder.error
+        recorder.close()
+
+
 def rank_is_killed(rank):
     recorder = stepsim_recorder.Recorder("run", policy=POLICY)
 
@@ -356,6 +444,46 @@ def test_the_record_describes_what_trains():
     assert (loader["samples"], loader["batch_size"], loader["drop_last"]) == (16, 4, True), loader
     assert loader["sampler"] == "SequentialSampler", loader
     assert all(row["buckets"] for row in rows), "bucket times are on by default"
+
+
+@small_runner.in_new_folder
+def test_wrappers_of_the_model_are_looked_through():
+    outputs = run_good_ranks("wraps")
+    found = {"around": ["OptimizedModule", "DistributedDataParallel"],
+             "inside": ["DistributedDataParallel", "OptimizedModule"],
+             "both": ["OptimizedModule", "DistributedDataParallel", "OptimizedModule"],
+             "alone": ["OptimizedModule"]}
+    for names in found.values():
+        assert f"the model was found inside of {' > '.join(names)}\n" in outputs[0], outputs[0]
+    plain, *_ = read_lines("plain.jsonl")
+    assert plain["ddp"]["bucket_cap_bytes"] == 25 << 20, plain
+    for name in ["around", "inside", "both", "layer", "alone"]:
+        header, *rows = read_lines(f"{name}.jsonl")
+        assert header.get("wrappers") == found.get(name), header
+        assert header["model"] == plain["model"], (name, header["model"])
+        assert header["autocast"] == "bf16", name
+        assert header["optimizer"]["kind"] == "SGD", header["optimizer"]
+        assert header.get("ddp") == (None if name == "alone" else plain["ddp"]), (name, header)
+        assert all(bool(row["buckets"]) == (name != "alone") for row in rows), name
+    assert "model= is a Sequential without DistributedDataParallel" in outputs[0], outputs[0]
+
+
+@small_runner.in_new_folder
+def test_compiled_models_are_recorded_and_the_steps_that_compile_are_marked():
+    torch_or_skip()
+    import torch
+
+    if not hasattr(torch, "compile") or not hasattr(torch.nn.Module, "compile"):
+        raise small_runner.Skip(f"PyTorch {torch.__version__} has no torch.compile of modules")
+    run_good_ranks("compiles")
+    for name, compiling in [("around", [0, 2]), ("inside", [0, 2, 3]), ("in_place", [0, 2])]:
+        header, *rows = read_lines(f"{name}.jsonl")
+        assert header["model"]["parameters"][0]["name"] == "layers.0.weight", (name, header)
+        assert header["ddp"]["first_bucket_bytes"] == 1 << 20, (name, header)
+        assert all(row["buckets"] for row in rows), name
+        marked = sorted({row["step"] for row in rows if row.get("compiled_graphs", 0) > 0})
+        assert marked == compiling, (name, marked)
+    assert read_lines("inside.jsonl")[0]["wrappers"][1] == "OptimizedModule(dynamic=False)"
 
 
 def step_time(rows, step):

@@ -33,6 +33,8 @@ inline constexpr int kNodeRanksVersion = 11;
 inline constexpr int kUnitHostVersion = 12;
 /// This version added how many of the launches that were timed are copies of gradients.
 inline constexpr int kLaunchedCopiesVersion = 13;
+/// This version added compilers, whose graphs serve more than one shape, to the costs of shapes.
+inline constexpr int kCompilersVersion = 14;
 
 /// Writes the member "recorded" of a profile.
 [[nodiscard]] Json recorded_json(const RecordedModel& recorded);

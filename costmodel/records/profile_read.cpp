@@ -242,7 +242,7 @@ InterferenceProfile read_interference(JsonReader reader) {
 /// Whether the format names a version that this program reads: any up to the newest one, which the
 /// last form of cost may have added.
 bool is_known_format(std::string_view format) {
-  int newest = std::max(kLaunchedCopiesVersion, kPaddingVersion);
+  int newest = std::max(kCompilersVersion, kPaddingVersion);
   for (const CostFormRow& row : cost_form_rows()) {
     newest = std::max(newest, row.since_version);
   }

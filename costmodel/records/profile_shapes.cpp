@@ -24,6 +24,11 @@ Json shape_cost_json(const ShapeCost& cost) {
     json["entries"] = cost.entries;
     json["eviction"] = eviction_names()[static_cast<std::size_t>(cost.eviction)];
   }
+  if (cost.compile != CompileMode::None) {
+    json["mode"] = compile_mode_names()[static_cast<std::size_t>(cost.compile)];
+    json["recompile_limit"] = cost.recompile_limit;
+    json["uncompiled_factor"] = finite(cost.uncompiled_factor);
+  }
   json["forward_s"] = finite(cost.forward_seconds);
   json["backward_s"] = finite(cost.backward_seconds);
   if (cost.forward_device_seconds > 0 || cost.backward_device_seconds > 0) {
@@ -49,6 +54,13 @@ ShapeCost read_shape_cost(JsonReader reader) {
     cost.eviction = reader.parsed("eviction", [](std::string_view name) {
       return enum_named<Eviction>(eviction_names(), "eviction", name);
     });
+  }
+  if (reader.has("mode")) {
+    cost.compile = reader.parsed("mode", [](std::string_view name) {
+      return enum_named<CompileMode>(compile_mode_names(), "mode of a compiler", name);
+    });
+    cost.recompile_limit = reader.integer_in("recompile_limit", 1, kMaxInt);
+    cost.uncompiled_factor = reader.not_negative("uncompiled_factor");
   }
   cost.forward_seconds = reader.not_negative("forward_s");
   cost.backward_seconds = reader.not_negative("backward_s");

@@ -56,6 +56,11 @@ std::string format_of(const Profile& profile) {
   if (profile.launched_copies > 0 || (profile.recorded && profile.recorded->launched_copies > 0)) {
     version = kLaunchedCopiesVersion;
   }
+  if (std::ranges::any_of(profile.new_shapes, [](const ShapeCost& cost) {
+        return cost.compile != CompileMode::None;
+      })) {
+    version = kCompilersVersion;
+  }
   return fmt::format("{}{}", kProfileFormat, version);
 }
 

@@ -22,8 +22,15 @@ namespace {
 constexpr std::string_view kRunRecordFormat = "stepsim-run-record/1";
 
 /// The members of the header that RunRecord::training holds.
-constexpr std::array<const char*, 8> kTraining = {
-    "model", "ddp", "parallel", "autocast", "optimizer", "loader", "calibration", "unit_host"};
+constexpr std::array<const char*, 9> kTraining = {"model",
+                                                  "wrappers",
+                                                  "ddp",
+                                                  "parallel",
+                                                  "autocast",
+                                                  "optimizer",
+                                                  "loader",
+                                                  "calibration",
+                                                  "unit_host"};
 
 std::string record_header(const RunRecord& record) {
   Json header;
@@ -250,6 +257,9 @@ std::string step_json(const StepRecord& step) {
     time("optimizer_host_ms", step.optimizer_host_ms);
     time("lag_ms", step.lag_ms);
   }
+  if (step.compiled_graphs > 0) {
+    text += fmt::format(R"(,"compiled_graphs":{})", step.compiled_graphs);
+  }
   if (step.micro_batches > 1) {
     text += fmt::format(R"(,"micro_batches":{})", step.micro_batches);
   }
@@ -321,6 +331,7 @@ StepRecord read_step(JsonReader row, int world_size) {
     step.lag_ms = milliseconds(row, "lag_ms");
   }
   step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMaxInt) : 1;
+  step.compiled_graphs = row.has("compiled_graphs") ? count(row, "compiled_graphs") : 0;
   step.lengths = read_record_lengths(row);
   read_micro_batches(row, step);
   step.loss = read_loss(row);

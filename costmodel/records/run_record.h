@@ -57,6 +57,7 @@ struct StepRecord {
   double backward_host_ms = 0;
   double optimizer_host_ms = 0;
   double lag_ms = 0;                  ///< The device was so far behind the host at the end.
+  std::int64_t compiled_graphs = 0;   ///< Graphs that torch.compile made in it.
   double loss = 0;                    ///< NaN in a diverged run, which the file writes as null.
   std::int64_t micro_batches = 1;     ///< The counts and times here are sums over this many.
   std::vector<std::int64_t> lengths;  ///< [sample]; empty when not recorded.
@@ -93,8 +94,8 @@ struct RunRecord {
   int cores = 0;  ///< Processor cores for all ranks together, which run on one host; 0: unknown.
   JsonValue versions;  ///< Versions of libraries and driver, as the run named them.
   /// What trained, as stepsim_recorder.py describes it: "model" (parameters in order of
-  /// registration), "ddp" or "parallel" (fully_shard's units, mesh and settings), "optimizer",
-  /// "loader", "autocast"; "calibration" are the shapes that
+  /// registration), "wrappers" of it (torch.compile's), "ddp" or "parallel" (fully_shard's units,
+  /// mesh and settings), "optimizer", "loader", "autocast"; "calibration" are the shapes that
   /// stepsim_calibrate.py ran and skipped, "unit_host" the UnitHostTimes that it measured. Null
   /// when the record does not say.
   JsonValue training;

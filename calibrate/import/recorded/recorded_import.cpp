@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "calibrate/import/recorded/recorded_compiles.h"
 #include "calibrate/import/recorded/recorded_plan.h"
 #include "calibrate/import/recorded/recorded_sharding.h"
 #include "costmodel/base/input_error.h"
@@ -142,20 +143,28 @@ ImportedProfile profile_of_runs(const RecordedCosts& costs,
 
 namespace {
 
+void add_compiles(const SteadyCompiled& compiled, RecordedCosts& costs) {
+  costs.notes.insert(costs.notes.begin(), compiled.notes.begin(), compiled.notes.end());
+  if (compiled.cost) {
+    costs.new_shapes.push_back(*compiled.cost);
+  }
+}
+
 /// A profile of steps under fully_shard: compute is fitted as that of other records, without what
 /// gathers, reductions and hooks take of it.
-ImportedProfile profile_of_sharded(std::span<const RecordedRun> recorded,
+ImportedProfile profile_of_sharded(const SteadyCompiled& compiled,
                                    RecordedForm form,
                                    const std::vector<std::string>& warnings,
                                    const ProfileRequest& request) {
   const std::optional<Profile> base = read_base(request);
-  RecordedSharding sharding = fit_recorded_sharding(recorded, base ? &*base : nullptr);
+  RecordedSharding sharding = fit_recorded_sharding(compiled.runs, base ? &*base : nullptr);
   sharding.whole_steps = sharding.whole_steps || form == RecordedForm::WholeSteps;
-  const std::vector<RecordedRun> runs = without_sharding(recorded, sharding);
+  const std::vector<RecordedRun> runs = without_sharding(compiled.runs, sharding);
   RecordedCosts costs = fit_recorded_runs(runs, form);
   sharding.whole_steps = costs.whole.has_value();
   costs.warnings.insert(costs.warnings.begin(), warnings.begin(), warnings.end());
   add_sharding(sharding, costs);
+  add_compiles(compiled, costs);
   const bool has_all_reduces =
       base && std::ranges::any_of(base->collectives, [&](const CollectiveCost& cost) {
         return cost.kind == "all_reduce" && cost.ranks == costs.ranks;
@@ -186,12 +195,14 @@ ImportedProfile import_run_records(const RunRecordImport& import) {
   if (request.command.empty()) {
     request.command = command_of(import);
   }
+  const SteadyCompiled compiled = without_compiles(runs);
   if (are_sharded(runs)) {
-    return profile_of_sharded(runs, import.form, warnings, request);
+    return profile_of_sharded(compiled, import.form, warnings, request);
   }
-  RecordedCosts costs = fit_recorded_runs(runs, import.form);
+  RecordedCosts costs = fit_recorded_runs(compiled.runs, import.form);
   costs.warnings.insert(costs.warnings.begin(), warnings.begin(), warnings.end());
-  return profile_of_runs(costs, runs, read_base(request), request);
+  add_compiles(compiled, costs);
+  return profile_of_runs(costs, compiled.runs, read_base(request), request);
 }
 
 }  // namespace stepsim

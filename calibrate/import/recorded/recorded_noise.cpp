@@ -186,7 +186,7 @@ std::vector<double> unequal_ranks(std::span<const ComputeRatio> ratios,
 
 std::string slow_steps_text(std::span<const ComputeRatio> ratios,
                             std::span<const int> ranks,
-                            bool on_gpu) {
+                            bool by_allocator) {
   constexpr double kSlow = 1.25;
   constexpr double kMany = 0.02;
   std::vector<double> all = mapped(ratios, &ComputeRatio::ratio);
@@ -220,7 +220,7 @@ std::string slow_steps_text(std::span<const ComputeRatio> ratios,
              quantile(slow, 0.95),
              fmt::join(shares, ", "),
              slow_of_rank.size() > kMostRanks ? ", …" : "") +
-         (on_gpu ? "" : kAllocatorHint);
+         (by_allocator ? kAllocatorHint : "");
 }
 
 }  // namespace stepsim

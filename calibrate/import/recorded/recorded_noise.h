@@ -35,10 +35,11 @@ struct ComputeRatio {
                                                 int world_size);
 
 /// Says which ranks had steps that took much longer than others of their size, and how much; empty
-/// where hardly any did. `ranks`: [as ratios]
+/// where hardly any did. `ranks`: [as ratios]. `by_allocator`: nothing else is known that slows
+/// steps now and then, so that the host's allocator is the likeliest cause.
 [[nodiscard]] std::string slow_steps_text(std::span<const ComputeRatio> ratios,
                                           std::span<const int> ranks,
-                                          bool on_gpu);
+                                          bool by_allocator);
 
 /// Books the spread of single steps as drift: as that of the mean of a run of `steps` steps.
 void keep_spread_of_runs(std::span<const ComputeRatio> ratios, int steps, NoiseProfile& noise);

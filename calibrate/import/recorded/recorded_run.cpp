@@ -317,12 +317,13 @@ void fit_model(const PassReading& reading, Observations& all, RecordedCosts& cos
 }
 
 /// Fits how the steps scatter around the model.
-void fit_scatter(const Observations& all, const Plan& plan, RecordedCosts& costs) {
+void fit_scatter(const Observations& all, const Plan& plan, bool is_crowded, RecordedCosts& costs) {
   const auto ratios = compute_ratios(all, costs.model);
   costs.noise = fit_step_noise(ratios, all.steps);
   if (costs.model.whole_steps) {
     keep_spread_of_runs(ratios, plan.steps - plan.warmup_steps, costs.noise);
-  } else if (const std::string slow = slow_steps_text(ratios, all.ranks, costs.on_gpu);
+  } else if (const std::string slow =
+                 slow_steps_text(ratios, all.ranks, !costs.on_gpu && !is_crowded);
              !slow.empty()) {
     costs.notes.push_back(slow);
   }
@@ -347,9 +348,10 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   fit_all_reduces(runs, reading, costs);
   fit_shares(runs, costs.model);
   fit_model(reading, all, costs);
-  fit_scatter(all, runs.front().plan, costs);
+  const CrowdedMachine crowded = crowded_machine(runs, costs.cores);
+  fit_scatter(all, runs.front().plan, crowded.is_crowded(), costs);
   costs.noise.stalls = steady.stalls;
-  costs.noise.crowded = crowded_machine(runs, costs.cores);
+  costs.noise.crowded = crowded;
   if (costs.on_gpu) {
     // Its host has processors to spare.
     costs.noise.stalls.step_seconds = 0;

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "calibrate/fit/nnls.h"
 #include "calibrate/fit/pass_fit.h"
+#include "calibrate/import/recorded/robust_excess.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
@@ -79,45 +79,17 @@ std::map<StepKey, double> durations(std::span<const Row> rows) {
   return result;
 }
 
-/// How much longer each time is than a fit of the features says that long ones do not move, in
-/// milliseconds: by least absolute deviations.
-std::vector<double> excess(const std::vector<std::vector<double>>& features,
-                           std::vector<double> times) {
-  constexpr int kRounds = 12;
-  constexpr double kSmallest = 1e-3;  // Milliseconds: residuals below count alike.
-  for (double& ms : times) {
-    ms = std::max(ms, kSmallest);
-  }
-  std::vector<double> weights;
-  std::vector<double> left;
-  for (int round = 0; round < kRounds; ++round) {
-    // Weights of relative_nnls() are of relative residuals.
-    const std::vector<double> fit = relative_nnls(features, times, weights);
-    weights.clear();
-    left.clear();
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      left.push_back(times[i] - dot(fit, features[i]));
-      weights.push_back(times[i] / std::sqrt(std::max(std::abs(left.back()), kSmallest)));
-    }
-  }
-  return left;
-}
-
-std::vector<double> features_of(const StepRecord& row) {
-  const auto tokens = static_cast<double>(row.padded_tokens);
-  return {1, tokens, tokens * static_cast<double>(row.max_length)};
-}
-
 /// [step] how much longer it is than a step whose fullest rank has such a batch, in milliseconds.
 std::map<StepKey, double> excess_of_steps(std::span<const Row> rows,
                                           const std::map<StepKey, double>& durations) {
   std::map<StepKey, std::vector<double>> fullest;
   for (const Row& row : rows) {
     std::vector<double>& features = fullest[row.step];
-    features = std::max(features, features_of(*row.record));
+    features = std::max(features, size_features(*row.record));
   }
   const auto second_of = [](const auto& entry) { return entry.second; };
-  const std::vector<double> left = excess(mapped(fullest, second_of), mapped(durations, second_of));
+  const std::vector<double> left =
+      robust_excess(mapped(fullest, second_of), mapped(durations, second_of));
   std::map<StepKey, double> result;
   for (std::size_t i = 0; const auto& [step, ms] : durations) {
     result[step] = left[i++];
@@ -131,8 +103,8 @@ std::vector<double> held_up(std::span<const Row> rows, const Part& part, double 
   constexpr double kFar = 4;
   constexpr double kOfStep = 0.1;
   std::vector<double> left =
-      excess(mapped(rows, [](const Row& row) { return features_of(*row.record); }),
-             mapped(rows, [&](const Row& row) { return row.record->*part.time; }));
+      robust_excess(mapped(rows, [](const Row& row) { return size_features(*row.record); }),
+                    mapped(rows, [&](const Row& row) { return row.record->*part.time; }));
   const double usual = quantile(mapped(left, [](double ms) { return std::abs(ms); }), kUsual);
   const double least = std::max(kFar * usual, kOfStep * typical_step);
   for (double& ms : left) {

@@ -377,6 +377,24 @@ TEST_CASE("the share of copies in the launches is written and read, by programs 
         std::string::npos);
 }
 
+TEST_CASE("which shapes a compiler's graphs serve is written and read, by programs that know it") {
+  Profile profile = read_profile(written("small.json", kSmall));
+  ShapeCost cost;
+  cost.mechanism = "compile";
+  cost.forward_seconds = 2;
+  profile.new_shapes = {cost};
+  CHECK(text_of(profile).find("\"stepsim-profile/14\"") == std::string::npos);
+  cost.compile = CompileMode::Automatic;
+  cost.recompile_limit = 5;
+  cost.uncompiled_factor = 1.5;
+  profile.new_shapes = {cost};
+  const std::string text = text_of(profile);
+  CHECK(text.find("\"stepsim-profile/14\"") != std::string::npos);
+  CHECK(read_profile(written("compiler.json", text)).new_shapes == profile.new_shapes);
+  const std::string unknown = written("mode.json", replaced(text, "automatic", "sometimes"));
+  CHECK(error_of([&] { (void)read_profile(unknown); }).find("sometimes") != std::string::npos);
+}
+
 TEST_CASE("compute that grows with a node's ranks is for programs that know it") {
   Profile profile = read_profile(written("small.json", kSmall));
   RecordedModel& recorded = profile.recorded.emplace();

@@ -186,7 +186,8 @@ std::vector<double> unequal_ranks(std::span<const ComputeRatio> ratios,
 
 std::string slow_steps_text(std::span<const ComputeRatio> ratios,
                             std::span<const int> ranks,
-                            bool by_allocator) {
+                            bool on_gpu,
+                            double slowed_by_others) {
   constexpr double kSlow = 1.25;
   constexpr double kMany = 0.02;
   std::vector<double> all = mapped(ratios, &ComputeRatio::ratio);
@@ -220,7 +221,7 @@ std::string slow_steps_text(std::span<const ComputeRatio> ratios,
              quantile(slow, 0.95),
              fmt::join(shares, ", "),
              slow_of_rank.size() > kMostRanks ? ", …" : "") +
-         (by_allocator ? kAllocatorHint : "");
+         (on_gpu || slowed_by_others >= quantile(slow, 0.95) ? "" : kAllocatorHint);
 }
 
 }  // namespace stepsim

@@ -35,11 +35,12 @@ struct ComputeRatio {
                                                 int world_size);
 
 /// Says which ranks had steps that took much longer than others of their size, and how much; empty
-/// where hardly any did. `ranks`: [as ratios]. `by_allocator`: nothing else is known that slows
-/// steps now and then, so that the host's allocator is the likeliest cause.
+/// where hardly any did. `ranks`: [as ratios]. `slowed_by_others`: how much other programs
+/// slowed all steps (1: not at all); where that is as much, they are no riddle.
 [[nodiscard]] std::string slow_steps_text(std::span<const ComputeRatio> ratios,
                                           std::span<const int> ranks,
-                                          bool by_allocator);
+                                          bool on_gpu,
+                                          double slowed_by_others);
 
 /// Books the spread of single steps as drift: as that of the mean of a run of `steps` steps.
 void keep_spread_of_runs(std::span<const ComputeRatio> ratios, int steps, NoiseProfile& noise);

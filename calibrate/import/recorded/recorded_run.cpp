@@ -317,13 +317,16 @@ void fit_model(const PassReading& reading, Observations& all, RecordedCosts& cos
 }
 
 /// Fits how the steps scatter around the model.
-void fit_scatter(const Observations& all, const Plan& plan, bool is_crowded, RecordedCosts& costs) {
+void fit_scatter(const Observations& all,
+                 const Plan& plan,
+                 double slowed_by_others,
+                 RecordedCosts& costs) {
   const auto ratios = compute_ratios(all, costs.model);
   costs.noise = fit_step_noise(ratios, all.steps);
   if (costs.model.whole_steps) {
     keep_spread_of_runs(ratios, plan.steps - plan.warmup_steps, costs.noise);
   } else if (const std::string slow =
-                 slow_steps_text(ratios, all.ranks, !costs.on_gpu && !is_crowded);
+                 slow_steps_text(ratios, all.ranks, costs.on_gpu, slowed_by_others);
              !slow.empty()) {
     costs.notes.push_back(slow);
   }
@@ -349,7 +352,7 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   fit_shares(runs, costs.model);
   fit_model(reading, all, costs);
   const CrowdedMachine crowded = crowded_machine(runs, costs.cores);
-  fit_scatter(all, runs.front().plan, crowded.is_crowded(), costs);
+  fit_scatter(all, runs.front().plan, crowded.slowed, costs);
   costs.noise.stalls = steady.stalls;
   costs.noise.crowded = crowded;
   if (costs.on_gpu) {

@@ -428,9 +428,9 @@ TEST_CASE("stalls by the clock are written and read, by programs that know them"
 TEST_CASE("a bad profile is refused by line and key") {
   CHECK(profile_error_after("", "") == "");
   CHECK(profile_error_after("profile/1", "profile/5") == "");
-  CHECK(profile_error_after("profile/1", "profile/14") ==
+  CHECK(profile_error_after("profile/1", "profile/15") ==
         "profile.json:2: error: format: wrong version: expected stepsim-profile/1, got "
-        "'stepsim-profile/14'");
+        "'stepsim-profile/15'");
   CHECK(profile_error_after("[128, 2e-5]", "[64, 2e-5]") ==
         "profile.json:7: error: ops[0].knots_s[1]: knots must ascend, 64 follows 64");
   CHECK(profile_error_after("[128, 2e-5]", "[128, -1]") ==

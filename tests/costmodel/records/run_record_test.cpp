@@ -39,6 +39,7 @@ StepRecord random_step(int repeat, int step, int rank, RandomValues& draw) {
                        &record.loss}) {
     *time = draw.real();
   }
+  record.compiled_graphs = draw.whole(3);
   record.micro_batches = 1 + draw.whole(3);
   if (record.micro_batches > 1) {
     record.micro_batch_samples.assign(static_cast<std::size_t>(record.micro_batches), 0);

@@ -21,10 +21,11 @@ namespace {
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 40;
 constexpr double kMillisecond = 1e-3;
 
-constexpr std::array<std::string_view, 20> kColumns = {
-    "placement",  "nodes",       "ranks",   "gpus",    "batch",   "local_batch", "length",
-    "length_sd",  "tokens",      "repeats", "step_s",  "step_ms", "sync_s",      "sync_ms",
-    "backward_s", "backward_ms", "data_s",  "data_ms", "sd_s",    "sd_ms"};
+constexpr std::array<std::string_view, 22> kColumns = {
+    "placement", "nodes",     "ranks",         "gpus",        "batch",  "local_batch",
+    "length",    "length_sd", "tokens",        "repeats",     "step_s", "step_ms",
+    "sync_s",    "sync_ms",   "backward_s",    "backward_ms", "data_s", "data_ms",
+    "sd_s",      "sd_ms",     "samples_per_s", "tokens_per_s"};
 
 using Column = std::optional<CsvTable::Column>;
 
@@ -50,11 +51,19 @@ class StepTimeReader {
         sync_(times("sync")),
         backward_(times("backward")),
         data_(times("data")),
-        sd_(times("sd")) {
+        sd_(times("sd")),
+        samples_per_s_(table_.find("samples_per_s")),
+        tokens_per_s_(table_.find("tokens_per_s")) {
     const bool placed = placement_ || (nodes_ && ranks_);
     require(placed, "placement", "where the step ran: \"4\" is one node, \"1+2\" two");
     require(batch_.has_value(), "batch", "the samples of one rank's batch");
-    require(step_.column.has_value(), "step_s", "the mean step in seconds, or step_ms");
+    require(step_.column || samples_per_s_ || tokens_per_s_,
+            "step_s",
+            "the mean step in seconds, or step_ms, or samples_per_s or tokens_per_s of all ranks "
+            "together");
+    require(!tokens_per_s_ || length_ || tokens_,
+            "length",
+            "with tokens_per_s, what samples are padded to, or tokens of a rank's batch");
   }
 
   [[nodiscard]] StepTimeTable read() const {
@@ -194,6 +203,54 @@ class StepTimeReader {
     return tokens / batch;
   }
 
+  /// What a step takes by a throughput of all ranks together; absent where the cell is empty.
+  [[nodiscard]] std::optional<double> by_throughput(std::size_t row,
+                                                    Column column,
+                                                    double of_step) const {
+    constexpr double kMost = 1e15;
+    if (!has(row, column)) {
+      return std::nullopt;
+    }
+    const double per_second = table_.real(row, *column, 0, kMost);
+    if (!(per_second > 0)) {
+      table_.fail(row, *column, "a throughput is more than 0");
+    }
+    return of_step / per_second;
+  }
+
+  /// The step, stated or by throughputs. Where a row has several of them, they agree.
+  [[nodiscard]] double step_seconds(std::size_t row, const StepTimeRow& read) const {
+    constexpr double kApart = 1.05;  // Throughputs are often rounded, and counted without pauses.
+    const double samples =
+        static_cast<double>(read.batch) * static_cast<double>(read.placement.ranks());
+    std::optional<double> step = optional_seconds(row, step_);
+    if (step && !(*step > 0)) {
+      table_.fail(row, *step_.column, "a step takes more than 0");
+    }
+    for (const auto& [column, of_step] :
+         {std::pair(samples_per_s_, samples),
+          std::pair(tokens_per_s_, samples * static_cast<double>(read.length))}) {
+      const std::optional<double> by = by_throughput(row, column, of_step);
+      if (step && by && (*by > kApart * *step || *step > kApart * *by)) {
+        table_.fail(row,
+                    *column,
+                    fmt::format("of {:g} a step that is {:g} s, and the row says {:g} s elsewhere; "
+                                "expected that of all ranks together, tokens with padding",
+                                of_step,
+                                *by,
+                                *step));
+      }
+      step = step ? step : by;
+    }
+    if (!step) {
+      const Column missing = step_.column     ? step_.column
+                             : samples_per_s_ ? samples_per_s_
+                                              : tokens_per_s_;
+      table_.fail(row, *missing, "empty; expected the step's time or a throughput");
+    }
+    return *step;
+  }
+
   [[nodiscard]] StepTimeRow read_row(std::size_t row) const {
     StepTimeRow result;
     result.line = table_.line(row);
@@ -205,10 +262,7 @@ class StepTimeReader {
       const auto most = static_cast<double>(result.length) / 2;
       result.length_sd = table_.real(row, *length_sd_, 0, most);
     }
-    result.step_s = seconds(row, step_);
-    if (!(result.step_s > 0)) {
-      table_.fail(row, *step_.column, "a step takes more than 0");
-    }
+    result.step_s = step_seconds(row, result);
     result.sync_s = part(row, sync_, result.step_s);
     result.backward_s = part(row, backward_, result.step_s);
     result.data_s = part(row, data_, result.step_s);
@@ -223,7 +277,7 @@ class StepTimeReader {
     constexpr double kLongestStep = 100;
     const std::vector<double> steps = mapped(result.rows, &StepTimeRow::step_s);
     const double middle = quantile(steps, 0.5);
-    if (middle > kLongestStep && step_.unit == 1) {
+    if (middle > kLongestStep && step_.column && step_.unit == 1) {
       throw InputError(SourcePlace{table_.path(), 1},
                        fmt::format("half of the steps take more than {:g} s; if these are "
                                    "milliseconds, call the column step_ms",
@@ -264,6 +318,8 @@ class StepTimeReader {
   TimeColumn backward_;
   TimeColumn data_;
   TimeColumn sd_;
+  Column samples_per_s_;
+  Column tokens_per_s_;
 };
 
 }  // namespace

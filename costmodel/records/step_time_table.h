@@ -40,7 +40,8 @@ struct StepTimeTable {
 ///     placement               as parse_placement() reads it; where the cell is empty, or without
 ///     nodes, ranks            this column, ranks dealt out evenly over nodes (also: gpus)
 ///     batch                   samples of one rank (also: local_batch)
-///     step_s or step_ms       the mean step
+///     step_s or step_ms       the mean step; or of all ranks together, with padding,
+///     samples_per_s, tokens_per_s
 ///     length or tokens        optional: what samples are padded to, or padded tokens of a batch
 ///     length_sd               optional, with length: how the lengths of the ranks' batches differ
 ///     sync_s, backward_s, data_s, sd_s (or _ms), repeats        optional; a cell may be empty

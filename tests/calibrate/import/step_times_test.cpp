@@ -131,6 +131,31 @@ TEST_CASE("tokens beside lengths are compared with them") {
   }
 }
 
+TEST_CASE("throughputs of all ranks stand for the step") {
+  const StepTimeTable samples = table_of("placement,batch,samples_per_s\n1,8,16\n2+2,8,40\n");
+  REQUIRE(samples.rows.size() == 2);
+  CHECK(samples.rows[0].step_s == Approx(0.5));
+  CHECK(samples.rows[1].step_s == Approx(0.8));
+  const StepTimeTable tokens =
+      table_of("placement,batch,length,tokens_per_s,step_ms\n2,4,128,2048,\n2,8,128,,700\n");
+  CHECK(tokens.rows[0].step_s == Approx(0.5));
+  CHECK(tokens.rows[1].step_s == Approx(0.7));
+  CHECK(table_of("placement,batch,step_s,samples_per_s\n4,8,0.5,65\n").rows[0].step_s == 0.5);
+  // A throughput of one rank beside the step: the table says what is expected.
+  CHECK(
+      table_error("placement,batch,step_s,samples_per_s\n4,8,0.5,16\n")
+          .find("of 32 a step that is 2 s, and the row says 0.5 s elsewhere; expected that of all "
+                "ranks together") != std::string::npos);
+  CHECK(table_error("placement,batch,tokens_per_s\n4,8,16\n").find("no column 'length'") !=
+        std::string::npos);
+  CHECK(table_error("placement,batch,samples_per_s\n4,8,0\n").find("a throughput is more than 0") !=
+        std::string::npos);
+  CHECK(table_error("placement,batch,samples_per_s\n4,8,\n")
+            .find("empty; expected the step's time or a throughput") != std::string::npos);
+  CHECK(table_error("placement,batch\n4,8\n").find("or samples_per_s or tokens_per_s") !=
+        std::string::npos);
+}
+
 TEST_CASE("planted step times without noise: the rows' coefficients are found") {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     PlantedCluster cluster(seed, {});

@@ -84,6 +84,10 @@ std::optional<Reading> reading_of(const KinetoTensor& tensor) {
     case KinetoTensorOf::Embedding:
       reading = {"aten::embedding's indices", 2, false, 1, kOrderUnknown};
       break;
+    case KinetoTensorOf::Compiled:
+      reading = {
+          "the first table of whole numbers of CompiledFunction", 2, false, 1, kOrderUnknown};
+      break;
     case KinetoTensorOf::Conv1d:
       reading = {"aten::conv1d's input", 3, false, 2};
       break;
@@ -177,7 +181,8 @@ KinetoBatches kineto_batches(std::span<const KinetoForward> forwards,
           forward.trace->tensors.empty()
               ? "the trace has no shapes; record with torch.profiler.profile(record_shapes=True)"
               : "no op of the forward pass takes a batch whose shape is known (an embedding, a "
-                "convolution or a linear layer); use stepsim_recorder.py");
+                "convolution, a linear layer or a compiled graph of tokens); use "
+                "stepsim_recorder.py");
     }
     const auto own = reading_of(*first);
     if (!own || (reading && own->name != reading->name)) {

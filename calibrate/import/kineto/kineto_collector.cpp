@@ -21,8 +21,13 @@ namespace stepsim {
 namespace {
 
 constexpr std::string_view kStepName = "ProfilerStep#";
-constexpr std::string_view kBaseGather = "c10d::_allgather_base_";
-constexpr std::string_view kBaseScatter = "c10d::_reduce_scatter_base_";
+/// What gloo gathers and scatters whole tensors by; functional collectives take the second.
+constexpr std::array<std::string_view, 2> kBaseGathers = {"c10d::_allgather_base_",
+                                                          "c10d::allgather_into_tensor_coalesced_"};
+constexpr std::array<std::string_view, 2> kBaseScatters = {
+    "c10d::_reduce_scatter_base_", "c10d::reduce_scatter_tensor_coalesced_"};
+constexpr std::string_view kCompiledGraph = "CompiledFunction";
+constexpr std::string_view kDdpReducer = "torch.distributed.ddp.reducer::";
 constexpr std::string_view kDdpForward = "DistributedDataParallel.forward";
 
 /// What a category means; its names changed with the versions, and so did their case.
@@ -190,6 +195,8 @@ void KinetoCollector::add_runtime(const KinetoEvent& event, const KinetoSpan& sp
 }
 
 void KinetoCollector::add_host(const KinetoEvent& event, const KinetoLaunch& at) {
+  // A compiled DDP has no row of its forward, but its reducer copies gradients.
+  has_ddp_ = has_ddp_ || event.name == kDdpForward || starts_with(event.name, kDdpReducer);
   const bool gloo = starts_with(event.name, "gloo:");
   if (starts_with(event.name, kStepName)) {
     const auto number = whole_numbers(std::string_view{event.name}.substr(kStepName.size()));
@@ -200,13 +207,20 @@ void KinetoCollector::add_host(const KinetoEvent& event, const KinetoLaunch& at)
     Statement statement = statement_of(event);
     statement.kind = collective_kind_of_call(event.name);
     calls_.push_back({at, std::move(statement), gloo});
-  } else if (event.name == kBaseGather || event.name == kBaseScatter) {
-    add_base_call(event, at.span.start_ns, event.name == kBaseScatter);
+  } else if (std::ranges::find(kBaseGathers, event.name) != kBaseGathers.end()) {
+    add_base_call(event, at.span.start_ns, false);
+  } else if (std::ranges::find(kBaseScatters, event.name) != kBaseScatters.end()) {
+    add_base_call(event, at.span.start_ns, true);
   } else if (event.name == "record_param_comms") {
     comm_records_.push_back({at, statement_of(event), false});
   } else if (const auto phase = phase_of(event.name)) {
-    has_ddp_ = has_ddp_ || event.name == kDdpForward;
     trace_.phases.push_back({phase->first, phase->second, at.span, at.thread});
+  } else if (event.name == kCompiledGraph) {
+    const auto place =
+        table_of_numbers(event.arg(KinetoArg::InputType), event.arg(KinetoArg::InputDims));
+    if (place) {
+      add_tensor(event, at, KinetoTensorOf::Compiled, *place);
+    }
   } else if (const auto telling = tensor_of(event.name)) {
     add_tensor(event, at, telling->first, telling->second);
   }
@@ -248,6 +262,8 @@ KinetoCollector::Statement KinetoCollector::statement_of(const KinetoEvent& even
   statement.group_name = event.arg(KinetoArg::GroupName);
   statement.group_ranks = event.arg(KinetoArg::GroupRanks);
   statement.group_size = from_0_to(kMaxKinetoRanks, event.integer(KinetoArg::GroupSize));
+  statement.number = event.integer(KinetoArg::Sequence);
+  statement.communicator = event.arg(KinetoArg::Communicator);
   if (!statement.in_elements) {
     // A list of tensors has neither a shape nor a type here.
     const std::string type = first_type(event.arg(KinetoArg::InputType));
@@ -414,6 +430,12 @@ void KinetoCollector::add_collective(const KinetoSpan& span,
     if (collective.group.empty() && !statement->group_name.empty()) {
       collective.group = statement->group_name + " " + statement->group_ranks;
       collective.group_ranks = ranks_of(statement->group_ranks);
+    }
+    if (!collective.number && statement->number) {
+      collective.number = statement->number;
+    }
+    if (collective.communicator.empty()) {
+      collective.communicator = statement->communicator;
     }
     if (!collective.group_size && statement->group_size) {
       collective.group_size = static_cast<int>(*statement->group_size);

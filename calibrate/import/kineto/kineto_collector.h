@@ -33,6 +33,8 @@ class KinetoCollector {
     std::string group_name;
     std::string group_ranks;
     std::optional<std::int64_t> group_size;
+    std::optional<std::int64_t> number;
+    std::string communicator;
   };
   /// A call of a collective on the host.
   struct Call {

@@ -12,11 +12,23 @@ namespace stepsim {
 void KinetoCollector::add_base_call(const KinetoEvent& event,
                                     std::int64_t start_ns,
                                     bool scatters) {
-  const auto output = dims_of(event.arg(KinetoArg::InputDims), 0);
-  const auto input = dims_of(event.arg(KinetoArg::InputDims), 1);
-  if (output && input) {
-    const std::int64_t whole = elements_in(scatters ? *input : *output);
-    base_calls_.push_back({start_ns, scatters, whole, elements_in(scatters ? *output : *input)});
+  // "[[4],[8],[],…]", or "[[[4],[2]],[[8],[4]],[],…]" of lists of tensors: as many inputs as
+  // outputs.
+  const std::string& dims = event.arg(KinetoArg::InputDims);
+  const bool of_lists = dims.starts_with("[[[");
+  const std::size_t end = of_lists ? dims.find("]]") : std::string::npos;
+  const std::size_t tensors =
+      end == std::string::npos
+          ? 1
+          : 1 + static_cast<std::size_t>(std::count(
+                    dims.begin() + 3, dims.begin() + static_cast<std::ptrdiff_t>(end), '['));
+  for (std::size_t i = 0; i < tensors; ++i) {
+    const auto output = dims_of(dims, i);
+    const auto input = dims_of(dims, tensors + i);
+    if (output && input) {
+      const std::int64_t whole = elements_in(scatters ? *input : *output);
+      base_calls_.push_back({start_ns, scatters, whole, elements_in(scatters ? *output : *input)});
+    }
   }
 }
 

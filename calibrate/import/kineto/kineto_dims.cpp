@@ -99,4 +99,20 @@ std::optional<std::pair<KinetoTensorOf, std::size_t>> tensor_of(std::string_view
   return std::nullopt;
 }
 
+std::optional<std::size_t> table_of_numbers(std::string_view types, std::string_view dims) {
+  std::string_view left = inner_list(types, 0).value_or("");
+  for (std::size_t place = 0; !left.empty(); ++place) {
+    const std::size_t comma = left.find(',');
+    const std::string_view type = left.substr(0, comma);
+    if (type == "long int" || type == "int") {
+      const auto sizes = dims_of(dims, place);
+      if (sizes && sizes->size() == 2) {
+        return place;
+      }
+    }
+    left = comma == std::string_view::npos ? std::string_view() : left.substr(comma + 1);
+  }
+  return std::nullopt;
+}
+
 }  // namespace stepsim

@@ -32,4 +32,9 @@ inline constexpr std::int64_t kMaxKinetoElements = 1'000'000'000'000;
 /// What an op of this name tells by which of its tensors; nothing for most ops.
 [[nodiscard]] std::optional<std::pair<KinetoTensorOf, std::size_t>> tensor_of(std::string_view op);
 
+/// The place of the first tensor of two dimensions and whole numbers, as tokens are, among the
+/// arguments of an op by its "Input type" and "Input Dims"; nothing where it takes none.
+[[nodiscard]] std::optional<std::size_t> table_of_numbers(std::string_view types,
+                                                          std::string_view dims);
+
 }  // namespace stepsim

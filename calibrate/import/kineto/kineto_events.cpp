@@ -35,6 +35,8 @@ constexpr std::array<ArgName, static_cast<std::size_t>(KinetoArg::Count)> kArgNa
     {"Process Group Ranks", KinetoArg::GroupRanks},
     {"Input Dims", KinetoArg::InputDims},
     {"Input type", KinetoArg::InputType},
+    {"Seq", KinetoArg::Sequence},
+    {"Comms Id", KinetoArg::Communicator},
     {"wait_on_stream", KinetoArg::WaitOnStream},
     {"wait_on_cuda_event_record_corr_id", KinetoArg::WaitOnRecord},
 }};

@@ -27,6 +27,8 @@ enum class KinetoArg {
   GroupRanks,
   InputDims,
   InputType,
+  Sequence,
+  Communicator,
   WaitOnStream,
   WaitOnRecord,
   Count

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -107,7 +108,56 @@ class Matcher {
     return key.first.empty() ? text : text + "group " + printable(key.first) + ": ";
   }
 
+  /// Whether each collective says its number, none twice on a rank, and ranks have some in common:
+  /// without, the communicator's name is each rank's own.
+  static bool are_numbered(const CollectiveRows& rows) {
+    std::map<std::pair<std::string, std::int64_t>, int> ranks;
+    std::size_t traces = 0;
+    for (const auto& row : rows) {
+      std::set<std::pair<std::string, std::int64_t>> seen;
+      for (const KinetoCollective* one : row) {
+        if (!one->number || !seen.emplace(one->communicator, *one->number).second) {
+          return false;
+        }
+        ++ranks[{one->communicator, *one->number}];
+      }
+      traces += row.empty() ? 0 : 1;
+    }
+    return traces < 2 ||
+           std::ranges::any_of(ranks, [](const auto& entry) { return entry.second > 1; });
+  }
+
+  /// Matches by the numbers that the ranks count their collectives by. What one of them lacks, or
+  /// has as another kind or size, does not touch the others.
+  void match_numbers(const CommunicatorKey& key, const CollectiveRows& rows) {
+    std::map<std::pair<std::string, std::int64_t>, Peers> numbered;
+    for (std::size_t t = 0; t < rows.size(); ++t) {
+      for (const KinetoCollective* one : rows[t]) {
+        Peers& peers = numbered[{one->communicator, *one->number}];
+        peers.resize(rows.size(), nullptr);
+        peers[t] = one;
+      }
+    }
+    const std::size_t most = numbered.size();
+    int index = 0;
+    for (auto& [number, peers] : numbered) {
+      if (agree(key, peers, static_cast<std::size_t>(number.second), false)) {
+        KinetoMatch match;
+        match.group = key.first;
+        match.step = key.second;
+        match.index = index;
+        found_.emplace_back(std::move(match), std::move(peers));
+      }
+      ++index;
+    }
+    name_short_ones(key, rows, most);
+  }
+
   void match(const CommunicatorKey& key, const CollectiveRows& rows) {
+    if (are_numbered(rows)) {
+      match_numbers(key, rows);
+      return;
+    }
     const std::size_t most = max_of(
         rows, [](const auto& row) { return row.size(); }, std::size_t{0});
     name_short_ones(key, rows, most);
@@ -145,7 +195,7 @@ class Matcher {
   }
 
   /// False, with the reason, when kind or bytes differ; all-to-alls may be uneven.
-  bool agree(const CommunicatorKey& key, const Peers& peers, std::size_t index) {
+  bool agree(const CommunicatorKey& key, const Peers& peers, std::size_t index, bool ends = true) {
     const KinetoCollective* first = nullptr;
     std::size_t first_trace = 0;
     for (std::size_t t = 0; t < peers.size(); ++t) {
@@ -164,13 +214,14 @@ class Matcher {
         };
         result_.unmatched.push_back(
             fmt::format("{}the ranks part at collective {}: rank {} has {}, rank {} has {}; left "
-                        "out from there on",
+                        "out{}",
                         place_of(key),
                         index,
                         result_.ranks[first_trace],
                         text(*first),
                         result_.ranks[t],
-                        text(*one)));
+                        text(*one),
+                        ends ? " from there on" : ""));
         return false;
       }
     }

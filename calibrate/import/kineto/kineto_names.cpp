@@ -70,6 +70,28 @@ const Element* find_element(std::string_view dtype) {
   return found == kElements.end() ? nullptr : found;
 }
 
+/// torch.compile's kernels: triton_poi_fused_convolution_relu_0 is what follows a convolution and
+/// none itself. "tem" are its templates of products, convolutions and attention, "for" goes over
+/// lists of tensors as optimizers do, "red" and "per" reduce, "poi" is elementwise.
+KinetoClass class_of_inductor(std::string_view name) {
+  if (name.starts_with("triton_tem_") || name.starts_with("triton_mm") ||
+      name.starts_with("triton_bmm")) {
+    return has_any(name, {"attention", "flex", "sdpa"}) ? KinetoClass::Attention
+           : has_any(name, {"convol"})                  ? KinetoClass::Convolution
+                                                        : KinetoClass::Gemm;
+  }
+  if (name.starts_with("triton_for_")) {
+    return KinetoClass::Optimizer;
+  }
+  if (name.starts_with("triton_red_") || name.starts_with("triton_per_") ||
+      name.starts_with("triton_split_scan_")) {
+    return has_any(name, {"layer_norm", "rms_norm", "batch_norm"})   ? KinetoClass::Norm
+           : has_any(name, {"softmax", "nll_loss", "cross_entropy"}) ? KinetoClass::Softmax
+                                                                     : KinetoClass::Reduction;
+  }
+  return name.starts_with("triton_poi_") ? KinetoClass::Elementwise : KinetoClass::Other;
+}
+
 }  // namespace
 
 std::string_view name_of(KinetoClass kind) {
@@ -90,6 +112,9 @@ std::string_view name_of(KinetoClass kind) {
 
 KinetoClass class_of_kernel(std::string_view name) {
   const std::string text = lower(name);
+  if (text.starts_with("triton_")) {
+    return class_of_inductor(text);
+  }
   // PyTorch's own templates first: the functor in their arguments may be called anything.
   if (has_any(text, {"multi_tensor_apply", "adam", "fused_sgd", "lamb_"})) {
     return KinetoClass::Optimizer;
@@ -144,18 +169,11 @@ KinetoClass class_of_kernel(std::string_view name) {
   if (has_any(text, {"embedding", "indexselect", "index_"})) {
     return KinetoClass::Embedding;
   }
-  if (has_any(text, {"reduce_kernel", "devicereduce", "rocprim", "triton_red_", "triton_per_"})) {
+  if (has_any(text, {"reduce_kernel", "devicereduce", "rocprim"})) {
     return KinetoClass::Reduction;
   }
   if (has_any(text,
-              {"elementwise",
-               "copy",
-               "fill",
-               "dropout",
-               "triton_poi_",
-               "gelu",
-               "optensor",
-               "subtensorop"})) {
+              {"elementwise", "copy", "fill", "dropout", "gelu", "optensor", "subtensorop"})) {
     return KinetoClass::Elementwise;
   }
   return KinetoClass::Other;

@@ -77,6 +77,7 @@ enum class KinetoTensorOf : std::uint8_t {
   Recurrent,
   Product,    ///< The first matrices that a batched product multiplies, as those of attention.
   Attention,  ///< The queries.
+  Compiled,   ///< The first table of whole numbers that torch.compile's graph takes.
   Gradient    ///< The gradient that is added to a parameter's.
 };
 
@@ -105,6 +106,10 @@ struct KinetoCollective {
   std::optional<std::int64_t> elements;  ///< Recorded as In msg nelems, or by the input's shape.
   /// The size of the whole buffer, as CollectiveKind says: an all-gather's output, else the input.
   std::optional<std::int64_t> bytes;
+  /// Its number on its communicator, and that communicator ("Seq", "Comms Id"); absent and empty
+  /// where the file does not say.
+  std::optional<std::int64_t> number;
+  std::string communicator;
   std::string group;             ///< The process group's name and ranks; empty = not recorded.
   std::vector<int> group_ranks;  ///< Empty when not recorded (or shortened) in the file.
   std::optional<int> group_size;

@@ -77,6 +77,7 @@ CALIBRATE = [
     "calibrate/import",
     "calibrate/import/recorded",
     "calibrate/import/kineto",
+    "calibrate/import/torch_records",
     "calibrate/import/step_times",
     "calibrate/export",
     "calibrate/cli",

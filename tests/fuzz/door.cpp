@@ -54,6 +54,7 @@ Door door_of(std::string_view name) {
       {"scenario", enter_scenario},
       {"simulation", enter_simulation},
       {"tables", enter_tables},
+      {"torch_records", enter_torch_records},
       {"validate", enter_validate},
   };
   const auto found = kDoors.find(name);

@@ -23,6 +23,7 @@ void enter_samples(std::string_view input);
 void enter_scenario(std::string_view input);
 void enter_simulation(std::string_view input);
 void enter_tables(std::string_view input);
+void enter_torch_records(std::string_view input);
 void enter_validate(std::string_view input);
 
 /// The door of that name, or null.

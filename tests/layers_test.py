@@ -21,6 +21,7 @@ OTHER_SOURCES = (".js", ".css", ".html", ".py")  # They count as nouns, too.
 COSTMODEL = [
     "costmodel/base",
     "costmodel/io",
+    "costmodel/architecture",
     "costmodel/model",
     "costmodel/compute",
     "costmodel/network",

@@ -40,7 +40,7 @@ std::string imported_line(const ImportedSize& size, const ImportedTime& time) {
 }  // namespace
 
 std::string op_key(const Op& op) {
-  return fmt::format("{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}",
+  return fmt::format("{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}",
                      name_of(op.op_class),
                      name_of(op.pass),
                      name_of(op.rows),
@@ -52,7 +52,10 @@ std::string op_key(const Op& op) {
                      op.causal ? 1 : 0,
                      name_of(op.dtype),
                      op.varlen ? 1 : 0,
-                     op.window);
+                     op.window,
+                     op.each,
+                     op.keys,
+                     op.matrices);
 }
 
 StepOpKinds distinct_ops(const std::vector<Op>& step) {
@@ -89,6 +92,15 @@ Json pass_json(int pass, const StepOpKinds& kinds) {
                    {"window", op.window},
                    {"dtype", name_of(op.dtype)},
                    {"count", kinds.counts[i]}});
+    if (op.each != 1) {
+      ops.back()["each"] = op.each;
+    }
+    if (op.keys != 0) {
+      ops.back()["keys"] = op.keys;
+    }
+    if (op.matrices != 1) {
+      ops.back()["matrices"] = op.matrices;
+    }
   }
   return {{"kind", "pass"}, {"pass", pass}, {"ops", std::move(ops)}};
 }

@@ -28,6 +28,9 @@ Op parse_op(JsonReader& reader) {
   op.causal = reader.boolean_or("causal", false);
   op.varlen = reader.boolean_or("varlen", false);
   op.window = reader.integer_or("window", 0);
+  op.each = reader.integer_or("each", 1);
+  op.keys = reader.integer_or("keys", 0);
+  op.matrices = reader.integer_or("matrices", 1);
   op.dtype = parse_dtype(reader.text("dtype"));
   return op;
 }

@@ -24,7 +24,8 @@ const std::array<std::string, 11> kFeatures = {"1",
 }  // namespace
 
 double variable_of(const Op& op, const BatchShape& batch) {
-  return op.rows == RowUnit::Elements ? static_cast<double>(op.n) : rows_of(op, batch);
+  const bool without_rows = op.rows == RowUnit::Elements && op.op_class != OpClass::Gemm;
+  return without_rows ? static_cast<double>(op.n) : rows_of(op, batch);
 }
 
 std::span<const std::string> feature_names() {
@@ -58,7 +59,9 @@ double feature_value(std::string_view feature,
   }
   if (feature == "tokens" || feature == "samples*length") {
     Op over_tokens = op;
-    over_tokens.rows = RowUnit::Tokens;
+    // An image's patches are rows of their own, whatever the batch's tokens are.
+    const bool own_rows = op.rows != RowUnit::Tokens && op.each > 1;
+    over_tokens.rows = own_rows ? op.rows : RowUnit::Tokens;
     return rows_of(over_tokens, batch);
   }
   if (feature == "tokens*length" || feature == "samples*length^2") {

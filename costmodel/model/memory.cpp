@@ -18,20 +18,27 @@ double tokens_of(const TransformerConfig& config, const BatchShape& batch) {
   return static_cast<double>(unpadded ? batch.useful_tokens : batch.padded_tokens());
 }
 
+/// Returns the tokens of a batch in these layers, which may see a length of their own.
+double tokens_of(const TransformerConfig& config,
+                 const LayerStack& stack,
+                 const BatchShape& batch) {
+  return stack.tokens > 0 ? static_cast<double>(batch.samples * stack.tokens)
+                          : tokens_of(config, batch);
+}
+
 /// Returns how many elements of the compute dtype one token keeps in a layer: the inputs of
-/// attention and MLP, Q and the context have width h; K and V have width kv_heads * head_dim; the
-/// MLP's inner tensors before and after the activation have width ffn (four in a gated MLP).
-double computed_elements(const TransformerConfig& config) {
-  constexpr double kWideTensors = 4;
-  const auto key_width = static_cast<double>(config.kv_heads * config.head_dim());
-  const double inner_tensors = config.family == ModelFamily::Llama ? 4 : 2;
-  return kWideTensors * static_cast<double>(config.hidden) + 2 * key_width +
-         inner_tensors * static_cast<double>(config.ffn);
+/// attention and MLP have width h, Q and the context their own; K and V have width kv_heads *
+/// head_dim; the MLP's inner tensors before and after the activation have width ffn (four in a
+/// gated MLP).
+double computed_elements(const LayerStack& stack) {
+  const double inner_tensors = stack.gated ? 4 : 2;
+  return 2 * static_cast<double>(stack.hidden + stack.query_width) +
+         2 * static_cast<double>(stack.key_width) + inner_tensors * static_cast<double>(stack.ffn);
 }
 
 /// A Llama whose norms are written out, as eager PyTorch runs it.
-bool eager_llama(const TransformerConfig& config) {
-  return config.family == ModelFamily::Llama && config.kernels == KernelChoice::TorchEager;
+bool eager_llama(const TransformerConfig& config, const LayerStack& stack) {
+  return stack.gated && config.kernels == KernelChoice::TorchEager;
 }
 
 /// Returns the bytes that a token keeps in a layer of such a model, without scores. Each norm keeps
@@ -40,11 +47,10 @@ bool eager_llama(const TransformerConfig& config) {
 /// the context have width h, K and V that of their heads, and the MLP four tensors of width ffn. A
 /// fused attention keeps a sum a head. These are the tensors that autograd saves in transformers
 /// 5.24 under PyTorch 2.15.
-double eager_llama_bytes(const TransformerConfig& config) {
+double eager_llama_bytes(const TransformerConfig& config, const LayerStack& stack) {
   constexpr double kProductsOfNorms = 5;  // Q, K, V, gate and up.
-  const auto width = static_cast<double>(config.hidden);
+  const auto width = static_cast<double>(stack.hidden);
   const auto size = static_cast<double>(element_size(config.dtype));
-  const auto key_width = static_cast<double>(config.kv_heads * config.head_dim());
   const double norm_size = std::max(4.0, size);
   double norms = 0;
   if (autocast(config)) {
@@ -54,8 +60,10 @@ double eager_llama_bytes(const TransformerConfig& config) {
     norms = width * (size < norm_size ? 2 * norm_size + 4 * size : 6 * size);
   }
   const double fused_sums =
-      config.attention == AttentionKind::Dense ? 0 : 4 * static_cast<double>(config.heads);
-  return norms + size * (2 * width + 2 * key_width + 4 * static_cast<double>(config.ffn)) +
+      config.attention == AttentionKind::Dense ? 0 : 4 * static_cast<double>(stack.heads);
+  return norms +
+         size * (2 * static_cast<double>(stack.query_width) +
+                 2 * static_cast<double>(stack.key_width) + 4 * static_cast<double>(stack.ffn)) +
          2 * norm_size + fused_sums;
 }
 
@@ -64,40 +72,45 @@ double eager_llama_bytes(const TransformerConfig& config) {
 /// MLP has one mask less: T h (17 + 8 ff / h), which is the 38.25 T h that a NeMo note derives for
 /// ff = 2.656 h. Masks stay one byte an element in fp32. Scores, dense: the softmax output, its
 /// 16-bit copy or dropout output, and the mask. Flash attention's statistics (4 T a) are left out.
-double layer_bytes(const TransformerConfig& config, const BatchShape& batch) {
-  const double tokens = tokens_of(config, batch);
-  const auto width = static_cast<double>(config.hidden);
+double layer_bytes(const TransformerConfig& config,
+                   const LayerStack& stack,
+                   const BatchShape& batch) {
+  const double tokens = tokens_of(config, stack, batch);
+  const auto width = static_cast<double>(stack.hidden);
   const auto size = static_cast<double>(element_size(config.dtype));
   const bool cast = autocast(config);
   const double norm_inputs = 2 * width * (cast ? 4 : size);
-  const double gated_masks = config.family == ModelFamily::Llama ? 1 : 2;
+  const double gated_masks = stack.gated ? 1 : 2;
   const double masks = cast ? 0 : gated_masks * width;
   double scores = 0;
   if (config.attention == AttentionKind::Dense) {
-    const auto length = static_cast<double>(batch.max_length);
+    const auto length = static_cast<double>(stack.tokens > 0 ? stack.tokens : batch.max_length);
     const double entries =
-        static_cast<double>(config.heads) * static_cast<double>(batch.samples) * length * length;
+        static_cast<double>(stack.heads) * static_cast<double>(batch.samples) * length * length;
     scores = entries * (cast ? 4 + size : 2 * size + 1);
   }
-  if (eager_llama(config)) {
-    return tokens * eager_llama_bytes(config) + scores;
+  if (eager_llama(config, stack)) {
+    return tokens * eager_llama_bytes(config, stack) + scores;
   }
-  return tokens * (computed_elements(config) * size + norm_inputs + masks) + scores;
+  return tokens * (computed_elements(stack) * size + norm_inputs + masks) + scores;
 }
 
 /// Returns the bytes kept outside the layers: token ids (8 bytes each), the mask of the embedding's
 /// dropout, and the inputs of the final norm and of the head. Under autocast the norm's input is
 /// fp32 and there is no dropout. Source: Korthikanti et al. 2205.05198, section 4.3.
-double outside_bytes(const TransformerConfig& config, const BatchShape& batch) {
-  const auto width = static_cast<double>(config.hidden);
+double outside_bytes(const TransformerConfig& config,
+                     const LayerStack& last,
+                     const BatchShape& batch) {
+  const double tokens = tokens_of(config, last, batch);
+  const auto width = static_cast<double>(last.hidden);
   const auto size = static_cast<double>(element_size(config.dtype));
-  if (eager_llama(config)) {
+  if (eager_llama(config, last)) {
     const double norm_size = std::max(4.0, size);
     const double copies = autocast(config) ? norm_size + size : 2 * size;
-    return tokens_of(config, batch) * (2 * 8 + (norm_size + copies) * width + norm_size);
+    return tokens * (2 * 8 + (norm_size + copies) * width + norm_size);
   }
   const double per_feature = autocast(config) ? 4 + size : 1 + 2 * size;
-  return tokens_of(config, batch) * (8 + per_feature * width);
+  return tokens * (8 + per_feature * width);
 }
 
 /// Returns the bytes of the linear layers' weights in the compute dtype. Autocast makes these
@@ -109,7 +122,8 @@ double weight_copy_bytes(const TransformerConfig& config) {
   double elements = 0;
   for (const Op& op : step_ops(config).forward) {
     if (op.op_class == OpClass::Gemm) {
-      elements += static_cast<double>(op.n) * static_cast<double>(op.k);
+      elements +=
+          static_cast<double>(op.n) * static_cast<double>(op.k) * static_cast<double>(op.matrices);
     }
   }
   return elements * static_cast<double>(element_size(config.dtype));
@@ -152,13 +166,22 @@ Bytes shard(std::int64_t elements, double each, int ranks) {
 /// the gradient is the only copy, which gives (4 + 4) T V; fp64 takes twice that. Of a Llama, whose
 /// loss casts the logits first, an H100 held 12 T V in 16 bit: log-probabilities, their gradient
 /// and that of the logits in fp32.
-double logits_bytes(const TransformerConfig& config, const BatchShape& batch) {
-  const bool classes_only = !language_model(config.family);
-  const double rows = classes_only ? static_cast<double>(batch.samples) : tokens_of(config, batch);
-  const auto columns = static_cast<double>(classes_only ? config.classes : config.vocab);
+double logits_bytes(const TransformerConfig& config, bool gated_in_eager, double logits) {
   const auto size = static_cast<double>(element_size(config.dtype));
-  const double in_16_bit = eager_llama(config) ? 12 : 10;
-  return rows * columns * (size < 4 ? in_16_bit : 2 * size);
+  const double in_16_bit = gated_in_eager ? 12 : 10;
+  return logits * (size < 4 ? in_16_bit : 2 * size);
+}
+
+/// The layers of a family whose layers are all alike.
+LayerStack only_stack(const TransformerConfig& config) {
+  return {config.layers,
+          config.hidden,
+          config.heads,
+          config.kv_heads * config.head_dim(),
+          config.ffn,
+          config.family == ModelFamily::Llama,
+          0,
+          config.hidden};
 }
 
 Bytes whole(double bytes) {
@@ -212,12 +235,23 @@ PeakMemory::PeakMemory(TransformerConfig config, const MemoryOptions& options)
     : config_(std::move(config)),
       checkpointing_(options.activation_checkpointing),
       moments_(options.moments) {
+  read_layers();
   const std::vector<Parameter> tensors = parameters(config_);
   std::int64_t elements = 0;
+  Bytes of_other_types;  // What tensors of other types take beside those of the model's.
   for (const auto& tensor : tensors) {
     elements += tensor.elements();
+    of_other_types +=
+        tensor.bytes() - Bytes(tensor.elements() * element_size(config_.parameter_dtype));
   }
   constant_ = state_memory(elements, config_.parameter_dtype, options);
+  constant_.gradients += Bytes(of_other_types.value() / options.gradient_shards);
+  frozen_ = of_other_types;
+  for (const Parameter& parameter : frozen_parameters(config_)) {
+    frozen_ += parameter.bytes();
+  }
+  frozen_ = Bytes(frozen_.value() / options.parameter_shards);
+  constant_.parameters += frozen_;
   if (options.working_bucket) {
     constant_.buckets = working_bucket(tensors, *options.working_bucket);
   } else if (!options.gradient_as_bucket_view) {
@@ -228,6 +262,24 @@ PeakMemory::PeakMemory(TransformerConfig config, const MemoryOptions& options)
   constant_.fixed = options.fixed;
 }
 
+void PeakMemory::read_layers() {
+  if (config_.family != ModelFamily::Transformers) {
+    const bool predicts_tokens = language_model(config_.family);
+    stacks_ = {only_stack(config_)};
+    logit_rows_ = predicts_tokens ? RowUnit::Tokens : RowUnit::Samples;
+    logit_columns_ = predicts_tokens ? config_.vocab : config_.classes;
+    return;
+  }
+  DescribedModel model = described(config_);
+  stacks_ = std::move(model.stacks);
+  for (LayerStack& stack : stacks_) {
+    stack.query_width = stack.query_width > 0 ? stack.query_width : stack.hidden;
+  }
+  const Op& loss = model.forward.back();
+  logit_rows_ = loss.rows;
+  logit_columns_ = loss.n;
+}
+
 MemoryUse PeakMemory::at(const BatchShape& batch) const {
   if (moments_.empty()) {
     return with_batch(constant_, batch, 1, true);
@@ -235,7 +287,7 @@ MemoryUse PeakMemory::at(const BatchShape& batch) const {
   MemoryUse most;
   for (const MemoryMoment& moment : moments_) {
     MemoryUse use = constant_;
-    use.parameters = moment.parameters;
+    use.parameters = moment.parameters + frozen_;
     use.gradients = moment.gradients;
     use.buckets = moment.buckets;
     use.gathered = moment.gathered;
@@ -252,14 +304,26 @@ MemoryUse PeakMemory::with_batch(MemoryUse use,
   if (!states_activations(config_)) {
     return use;
   }
-  const double layer = layer_bytes(config_, batch);
-  const double layers = static_cast<double>(config_.layers) * share;
-  // Full checkpointing keeps the input of each layer, and one layer in full while it is recomputed.
-  const double input = tokens_of(config_, batch) * static_cast<double>(config_.hidden) *
-                       (autocast(config_) ? 4 : static_cast<double>(element_size(config_.dtype)));
-  const double kept = checkpointing_ ? layers * input + layer : layers * layer;
-  use.activations = whole(kept + outside_bytes(config_, batch));
-  use.logits = loss ? whole(logits_bytes(config_, batch)) : Bytes(0);
+  double kept = 0;
+  double largest = 0;
+  for (const LayerStack& stack : stacks_) {
+    const double layer = layer_bytes(config_, stack, batch);
+    // Full checkpointing keeps the input of each layer, and one layer in full while it is
+    // recomputed.
+    const double input = tokens_of(config_, stack, batch) * static_cast<double>(stack.hidden) *
+                         (autocast(config_) ? 4 : static_cast<double>(element_size(config_.dtype)));
+    kept += static_cast<double>(stack.layers) * share * (checkpointing_ ? input : layer);
+    largest = std::max(largest, layer);
+  }
+  const LayerStack& last = stacks_.back();
+  use.activations =
+      whole(kept + (checkpointing_ ? largest : 0) + outside_bytes(config_, last, batch));
+  const double rows = logit_rows_ == RowUnit::Samples ? static_cast<double>(batch.samples)
+                                                      : tokens_of(config_, batch);
+  use.logits =
+      loss ? whole(logits_bytes(
+                 config_, eager_llama(config_, last), rows * static_cast<double>(logit_columns_)))
+           : Bytes(0);
   return use;
 }
 

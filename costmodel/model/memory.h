@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "costmodel/architecture/described_model.h"
 #include "costmodel/base/units.h"
 #include "costmodel/model/batch_shape.h"
 #include "costmodel/model/transformer.h"
@@ -98,6 +99,8 @@ struct MemoryUse {
 ///   and K and V of width k, T (20 h + 4 k + 8 ffn + 4 H + 8) in 16 bit, T (30 h + …) under
 ///   autocast and T (32 h + 8 k + 16 ffn + 4 H + 8) in fp32. With `kernels` fused it is T h (17 + 8
 ///   ffn / h).
+/// - Of a config.json's model each kind of layer counts by its own sizes: those with a gate as a
+///   Llama's, the others as BERT's; experts by those that a token passes.
 /// - With checkpointing each layer keeps its input, and one layer is kept in full.
 /// - Of models that do not say what they keep (states_activations()) none count.
 /// The logits of a language model with vocabulary V take 10 T V in 16 bit and under autocast, those
@@ -113,6 +116,7 @@ class PeakMemory {
   [[nodiscard]] MemoryUse at(const BatchShape& batch) const;
 
  private:
+  void read_layers();
   /// With activations of a share of the layers, and those of the `loss` or without.
   [[nodiscard]] MemoryUse with_batch(MemoryUse use,
                                      const BatchShape& batch,
@@ -120,9 +124,13 @@ class PeakMemory {
                                      bool loss) const;
 
   TransformerConfig config_;
+  std::vector<LayerStack> stacks_;  ///< All layers, by kind.
+  RowUnit logit_rows_ = RowUnit::Tokens;
+  std::int64_t logit_columns_ = 0;
   bool checkpointing_ = false;
   std::vector<MemoryMoment> moments_;
   MemoryUse constant_;  ///< Everything but activations and logits.
+  Bytes frozen_;        ///< Of parameters without gradients, and what other types take more.
 };
 
 /// Returns the most padded tokens that a micro-batch of samples of `length` tokens each may have so

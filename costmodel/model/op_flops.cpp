@@ -14,8 +14,8 @@ double as_double(std::int64_t value) {
 double attention_pairs(const Op& op, const BatchShape& batch) {
   const double all = squared_lengths(op, batch);
   const double tokens = rows_of(op, batch);
-  if (tokens <= 0) {
-    return 0;
+  if (tokens <= 0 || op.keys > 0) {
+    return all;
   }
   double causal = (all + tokens) / 2;
   if (op.window > 0) {
@@ -51,7 +51,7 @@ double elements_moved(const Op& op, const BatchShape& batch) {
   const double scores = dense_scores(op, batch);
   switch (op.op_class) {
     case OpClass::Gemm: {
-      const double matrices = rows * k + n * k + rows * n;
+      const double matrices = rows * k + n * k * as_double(op.matrices) + rows * n;
       return op.pass == Pass::Backward ? 2 * matrices : matrices;
     }
     case OpClass::AttentionScores:   // Q, K -> S; dS, Q, K -> dQ, dK
@@ -89,6 +89,12 @@ double elements_moved(const Op& op, const BatchShape& batch) {
 }  // namespace
 
 double squared_lengths(const Op& op, const BatchShape& batch) {
+  if (op.keys > 0) {
+    return rows_of(op, batch) * as_double(op.keys);
+  }
+  if (op.rows == RowUnit::Samples) {
+    return rows_of(op, batch) * as_double(op.each);
+  }
   if (op.varlen) {
     return batch.sum_squares;
   }
@@ -99,14 +105,14 @@ double rows_of(const Op& op, const BatchShape& batch) {
   switch (op.rows) {
     case RowUnit::Tokens: {
       const bool unpadded = op.varlen && op.op_class != OpClass::Collate;
-      return as_double(unpadded ? batch.useful_tokens : batch.padded_tokens());
+      return as_double(unpadded ? batch.useful_tokens : batch.padded_tokens()) * as_double(op.each);
     }
     case RowUnit::Samples:
-      return as_double(batch.samples);
+      return as_double(batch.samples) * as_double(op.each);
     case RowUnit::Elements:
       break;
   }
-  return 1;
+  return as_double(op.each);
 }
 
 double op_flops(const Op& op, const BatchShape& batch) {
@@ -127,7 +133,8 @@ double op_flops(const Op& op, const BatchShape& batch) {
     default:
       // A tensor of a Blocks model (Elements) may have no work. An op over rows without a width
       // counts one operation a row.
-      return op.rows == RowUnit::Elements ? as_double(op.n) : rows * std::max(as_double(op.n), 1.0);
+      return op.rows == RowUnit::Elements ? as_double(op.n) * rows
+                                          : rows * std::max(as_double(op.n), 1.0);
   }
 }
 

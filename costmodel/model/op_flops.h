@@ -6,10 +6,12 @@
 namespace stepsim {
 
 /// Returns the number of rows that an op runs over: tokens (padded ones, or useful ones for a
-/// varlen op; Collate always builds the padded batch), samples, or 1 for Elements.
+/// varlen op; Collate always builds the padded batch), samples, or 1 for Elements, times Op::each.
 [[nodiscard]] double rows_of(const Op& op, const BatchShape& batch);
 
-/// Returns the sum of the squared lengths of the sequences that attention runs over.
+/// Returns the pairs of query and key that attention runs over: the sum of the squared lengths of
+/// the batch's sequences, or of those that have a fixed length; rows times Op::keys where those are
+/// given.
 [[nodiscard]] double squared_lengths(const Op& op, const BatchShape& batch);
 
 /// Returns the floating-point operations of an op, by class, pass and shape.

@@ -1,25 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "costmodel/architecture/op.h"
 #include "costmodel/base/units.h"
 
 namespace stepsim {
-
-enum class Dtype { F32, Tf32, Bf16, F16, F64 };
-[[nodiscard]] std::int64_t element_size(Dtype dtype);  ///< In bytes; TF32 is stored in 4.
-[[nodiscard]] std::string_view name_of(Dtype dtype);   ///< "f32", "tf32", "bf16", "f16", "f64"
-/// Accepts "fp32", "float32", … as well. Raises InputError for an unknown name and lists the known
-/// ones.
-[[nodiscard]] Dtype parse_dtype(std::string_view name);
-
-/// How attention is computed. Dense builds the score matrix over the padded length, Flash is fused
-/// over the padded length, and Varlen is fused over the real lengths, so that no op sees padding.
-enum class AttentionKind { Dense, Flash, Varlen };
 
 /// How `stepcal` has libraries run the ops of a step on a GPU: TorchEager as PyTorch calls them
 /// without torch.compile, Fused with the fewest kernels. Ops and their names are the same; a
@@ -27,11 +18,18 @@ enum class AttentionKind { Dense, Flash, Varlen };
 enum class KernelChoice { TorchEager, Fused };
 
 /// The layout of modules and parameters. Each value is one published architecture, except Blocks: a
-/// plain chain of blocks of one tensor each, which are all equal or are given as a list.
-enum class ModelFamily { TokenClassifier, DistilBert, Bert, Gpt2, Llama, Nanochat, Blocks };
-
-/// Returns the number of elements of a tensor: the product of its sizes, 1 for a scalar.
-[[nodiscard]] std::int64_t elements_of(std::span<const std::int64_t> shape);
+/// plain chain of blocks of one tensor each, which are all equal or are given as a list, and
+/// Transformers: what a config.json of transformers describes (costmodel/architecture).
+enum class ModelFamily {
+  TokenClassifier,
+  DistilBert,
+  Bert,
+  Gpt2,
+  Llama,
+  Nanochat,
+  Blocks,
+  Transformers
+};
 
 /// One block of a Blocks model: a parameter tensor and the work of its op.
 struct TensorBlock {
@@ -39,6 +37,7 @@ struct TensorBlock {
   std::vector<std::int64_t> shape;
   std::int64_t forward = 0;   ///< Relative work: the op takes its share of the forward's time.
   std::int64_t backward = 0;  ///< Relative work between the next tensor's gradient and its own.
+  std::optional<Dtype> dtype = {};  ///< Of this tensor; none: that of the model's parameters.
 
   bool operator==(const TensorBlock&) const = default;
 };
@@ -64,77 +63,13 @@ struct TransformerConfig {
   KernelChoice kernels = KernelChoice::TorchEager;
   std::int64_t block_elements = 0;   ///< Blocks: elements of each tensor when all are equal.
   std::vector<TensorBlock> tensors;  ///< Blocks: [layer] in registration order, when they differ.
+  std::vector<Parameter> frozen;     ///< Blocks: parameters beside the tensors, without gradients.
   bool sparse_embeddings = false;    ///< True: the token table's gradient is sparse.
+  std::string config_json;           ///< Transformers: the text of config.json.
+  std::string architecture;          ///< Transformers: the class, "LlamaForCausalLM".
 
   [[nodiscard]] std::int64_t head_dim() const { return heads > 0 ? hidden / heads : 0; }
   bool operator==(const TransformerConfig&) const = default;
-};
-
-/// One parameter tensor, in PyTorch registration order.
-struct Parameter {
-  std::string name;  ///< The name in state_dict().
-  std::vector<std::int64_t> shape;
-  Dtype dtype = Dtype::F32;
-  bool sparse = false;  ///< True: the gradient is sparse (nn.Embedding(sparse=True)).
-
-  [[nodiscard]] std::int64_t elements() const;
-  [[nodiscard]] Bytes bytes() const { return Bytes(elements() * element_size(dtype)); }
-};
-
-/// What an op computes. The class decides the form of its cost.
-enum class OpClass {
-  Gemm,              ///< A linear layer: (tokens x k) times (k x n).
-  AttentionScores,   ///< Dense Q K^T, scale and key mask: samples x heads x length x length.
-  Softmax,           ///< The softmax over the rows of the score matrix.
-  AttentionContext,  ///< Dense P V.
-  Attention,         ///< Fused attention (flash, varlen).
-  Norm,              ///< Layer norm or RMS norm over n features.
-  Activation,        ///< GELU, SwiGLU or ReLU^2 over n features.
-  Elementwise,       ///< Residual add, dropout, rotary … over n features.
-  Embedding,         ///< Gathers rows of n features from a table of k rows; backward scatters.
-  Pooling,           ///< The masked mean over the tokens of a sample, n features.
-  CrossEntropy,      ///< Softmax cross entropy over n classes per row.
-  Collate,           ///< The host builds the padded batch of token ids.
-  ZeroGradient,      ///< Sets n gradient elements to zero.
-  GradientCopyIn,    ///< Copies n gradient elements to a bucket and divides by the world size.
-  GradientCopyOut,   ///< Copies n elements from a bucket back to the gradients.
-  Optimizer          ///< AdamW over n elements.
-};
-[[nodiscard]] std::string_view name_of(OpClass op_class);     ///< "gemm", "attention_scores", …
-[[nodiscard]] OpClass parse_op_class(std::string_view name);  ///< Raises InputError.
-
-/// Which computation of an op. A GEMM's backward is two GEMMs, which are timed and fitted apart.
-enum class Pass { Forward, Backward, InputGradient, WeightGradient };
-[[nodiscard]] std::string_view name_of(Pass pass);  ///< "forward", "backward", "dgrad", "wgrad"
-[[nodiscard]] Pass parse_pass(std::string_view name);
-
-/// What one row of an op's input stands for, and so how the op grows with the batch.
-enum class RowUnit {
-  Tokens,   ///< One row a token of the batch: a padded one, or a useful one with varlen.
-  Samples,  ///< One row a sample, as for a classifier on pooled features.
-  Elements  ///< No rows: the op runs over n elements whatever the batch (optimizer, copies).
-};
-[[nodiscard]] std::string_view name_of(RowUnit rows);  ///< "tokens", "samples", "elements"
-[[nodiscard]] RowUnit parse_row_unit(std::string_view name);
-
-/// One operation of a step.
-struct Op {
-  std::string name;  ///< "layer3.qkv"
-  OpClass op_class = OpClass::Gemm;
-  Pass pass = Pass::Forward;
-  RowUnit rows = RowUnit::Tokens;
-  std::int64_t n = 0;  ///< Output features, width, classes or elements.
-  std::int64_t k = 0;  ///< Input features, or rows of an embedding table.
-  std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;
-  bool causal = false;
-  Dtype dtype = Dtype::F32;
-  std::vector<int> completes;  ///< Parameters whose gradients are ready after this backward op.
-  bool varlen = false;         ///< True with AttentionKind::Varlen: tokens are the useful ones.
-  std::int64_t window = 0;     ///< Fused attention: sliding window in tokens; 0: unlimited.
-
-  bool operator==(const Op&) const = default;
 };
 
 /// The ops of one micro-batch, in execution order.
@@ -183,7 +118,25 @@ struct StepOps {
 /// Returns the op that builds the padded batch on the host; its cost depends on the padded tokens.
 [[nodiscard]] Op collate_op();
 
+/// Returns the model that the text of a config.json describes, as transformers builds it, in the
+/// dtype that it states, 16 bit with fused attention. The text alone decides; sizes are for
+/// reports.
+///
+/// Args:
+///     architecture: The class to train; empty: the one that the text names.
+///     file: What messages call the text.
+///
+/// Raises:
+///     InputError: as described_model() of costmodel/architecture.
+[[nodiscard]] TransformerConfig transformers_model(const std::string& config_json,
+                                                   const std::string& architecture,
+                                                   const std::string& file);
+
+/// Returns the parameters that have gradients, in the order of named_parameters().
 [[nodiscard]] std::vector<Parameter> parameters(const TransformerConfig& config);
+/// Returns the parameters without gradients, as the encoder's positions of Whisper are.
+[[nodiscard]] std::vector<Parameter> frozen_parameters(const TransformerConfig& config);
+/// Returns the elements of the parameters that have gradients.
 [[nodiscard]] std::int64_t parameter_count(const TransformerConfig& config);
 [[nodiscard]] StepOps step_ops(const TransformerConfig& config);
 /// Returns the ops of a step that checkpoints each layer's activations: all forward ops of a layer
@@ -207,8 +160,6 @@ struct StepOps {
 /// not divide hidden, …
 void check(const TransformerConfig& config);
 
-[[nodiscard]] std::string_view name_of(AttentionKind kind);
-[[nodiscard]] AttentionKind parse_attention(std::string_view name);
 [[nodiscard]] std::string_view name_of(KernelChoice kernels);  ///< "torch_eager", "fused"
 [[nodiscard]] KernelChoice parse_kernels(std::string_view name);
 [[nodiscard]] std::string_view name_of(ModelFamily family);

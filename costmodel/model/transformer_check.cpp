@@ -78,6 +78,14 @@ void check_blocks(const TransformerConfig& config) {
     throw FieldError("tensors",
                      "a list needs kind blocks, one tensor per layer and no block_elements");
   }
+  for (const Parameter& parameter : config.frozen) {
+    for (const std::int64_t size : parameter.shape) {
+      if (size <= 0 || size > kMaxElements) {
+        throw FieldError("frozen",
+                         fmt::format("{} has a size outside 1..{}", parameter.name, kMaxElements));
+      }
+    }
+  }
   std::set<std::string_view> names;
   double forward = 0;
   double backward = 0;
@@ -94,6 +102,10 @@ void check_blocks(const TransformerConfig& config) {
 }  // namespace
 
 void check(const TransformerConfig& config) {
+  if (config.family == ModelFamily::Transformers) {
+    (void)described(config);
+    return;
+  }
   check_size("layers", config.layers, kMaxLayers);
   check_size("hidden", config.hidden, kLargestSize);
   check_size("heads", config.heads, kLargestSize);

@@ -33,9 +33,21 @@ Json to_json(const TransformerConfig& config) {
                                {"shape", tensor.shape},
                                {"forward", tensor.forward},
                                {"backward", tensor.backward}});
+    if (tensor.dtype) {
+      json["tensors"].back()["dtype"] = name_of(*tensor.dtype);
+    }
+  }
+  for (const Parameter& parameter : config.frozen) {
+    json["frozen"].push_back({{"name", parameter.name},
+                              {"shape", parameter.shape},
+                              {"dtype", name_of(parameter.dtype)}});
   }
   if (config.sparse_embeddings) {
     json["sparse_embeddings"] = true;
+  }
+  if (config.family == ModelFamily::Transformers) {
+    json["architecture"] = config.architecture;
+    json["config"] = config.config_json;
   }
   return json;
 }
@@ -48,7 +60,18 @@ TensorBlock tensor_from_json(JsonReader& reader) {
   tensor.shape = reader.integers("shape");
   tensor.forward = reader.integer("forward");
   tensor.backward = reader.integer("backward");
+  if (reader.has("dtype")) {
+    tensor.dtype = reader.parsed("dtype", parse_dtype);
+  }
   return tensor;
+}
+
+Parameter frozen_from_json(JsonReader& reader) {
+  Parameter parameter;
+  parameter.name = reader.text("name");
+  parameter.shape = reader.integers("shape");
+  parameter.dtype = reader.parsed("dtype", parse_dtype);
+  return parameter;
 }
 
 }  // namespace
@@ -80,7 +103,16 @@ TransformerConfig transformer_from_json(JsonReader& reader) {
       config.tensors.push_back(tensor_from_json(tensor));
     }
   }
+  if (reader.has("frozen")) {
+    for (JsonReader& parameter : reader.objects("frozen")) {
+      config.frozen.push_back(frozen_from_json(parameter));
+    }
+  }
   config.sparse_embeddings = reader.boolean_or("sparse_embeddings", false);
+  if (config.family == ModelFamily::Transformers) {
+    config.architecture = reader.text("architecture");
+    config.config_json = reader.text("config");
+  }
   try {
     check(config);
   } catch (const FieldError& error) {

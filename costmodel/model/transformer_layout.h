@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/architecture/described_model.h"
 #include "costmodel/model/transformer.h"
 
 namespace stepsim {
@@ -16,6 +17,9 @@ struct OwnedParameter {
 
 /// Returns the parameters in registration order. A tied table belongs to the op "embedding".
 [[nodiscard]] std::vector<OwnedParameter> owned_parameters(const TransformerConfig& config);
+
+/// Returns what a Transformers model is made of.
+[[nodiscard]] DescribedModel described(const TransformerConfig& config);
 
 /// True for the families that normalise before attention and MLP and once more at the end.
 [[nodiscard]] inline bool pre_norm(ModelFamily family) {

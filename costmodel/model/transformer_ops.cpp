@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -169,14 +170,22 @@ StepOps tensor_ops(const TransformerConfig& config) {
   return result;
 }
 
-/// Maps each op to the parameters that it uses, by descending index.
+/// Maps each op to the parameters that it uses, by ascending index.
 std::map<std::string, std::vector<int>> parameters_by_op(const TransformerConfig& config) {
   std::map<std::string, std::vector<int>> result;
   const auto list = owned_parameters(config);
-  for (std::size_t i = list.size(); i-- > 0;) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
     result[list[i].op].push_back(static_cast<int>(i));
   }
   return result;
+}
+
+/// Whether the gradients of an op become ready in the order of registration: those of a norm and of
+/// a convolution, whose backward hands out weight, then bias. A linear layer's bias comes first,
+/// since its weight passes a transposition.
+bool weight_is_first(const Op& op, const std::vector<std::string>& convolutions) {
+  return op.op_class == OpClass::Norm ||
+         std::ranges::find(convolutions, op.name) != convolutions.end();
 }
 
 }  // namespace
@@ -186,20 +195,34 @@ StepOps step_ops(const TransformerConfig& config) {
     check(config);
     return tensor_ops(config);
   }
-  const auto owned = parameters_by_op(config);
+  auto owned = parameters_by_op(config);
   StepOps result;
-  result.forward =
-      config.family == ModelFamily::Blocks ? block_ops(config) : ForwardList(config).build();
+  std::vector<std::string> fed_with_data;
+  std::vector<std::string> convolutions;
+  if (config.family == ModelFamily::Transformers) {
+    DescribedModel model = described(config);
+    result.forward = std::move(model.forward);
+    fed_with_data = std::move(model.first_products);
+    convolutions = std::move(model.convolutions);
+  } else {
+    result.forward =
+        config.family == ModelFamily::Blocks ? block_ops(config) : ForwardList(config).build();
+  }
   for (auto forward = result.forward.rbegin(); forward != result.forward.rend(); ++forward) {
     Op op = *forward;
     op.pass = Pass::Backward;
     if (op.op_class == OpClass::Gemm) {
       op.pass = Pass::InputGradient;
-      result.backward.push_back(op);
+      if (std::ranges::find(fed_with_data, op.name) == fed_with_data.end()) {
+        result.backward.push_back(op);
+      }
       op.pass = Pass::WeightGradient;
     }
     if (const auto found = owned.find(op.name); found != owned.end()) {
-      op.completes = found->second;
+      op.completes = std::move(found->second);
+      if (!weight_is_first(op, convolutions)) {
+        std::ranges::reverse(op.completes);
+      }
     }
     result.backward.push_back(std::move(op));
   }

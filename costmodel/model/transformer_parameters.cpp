@@ -1,5 +1,3 @@
-#include <functional>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,6 +22,8 @@ class ParameterList {
     parameter.dtype = config_.parameter_dtype;
     list_.push_back({std::move(parameter), op});
   }
+  /// Sets the dtype of the last tensor.
+  void set_dtype(Dtype dtype) { list_.back().parameter.dtype = dtype; }
   void weight(const std::string& name,
               std::int64_t rows,
               std::int64_t columns,
@@ -183,6 +183,7 @@ void nanochat(const TransformerConfig& c, ParameterList& list) {
 void blocks(const TransformerConfig& c, ParameterList& list) {
   for (const TensorBlock& tensor : c.tensors) {
     list.tensor(tensor.name, tensor.shape, tensor.name);
+    list.set_dtype(tensor.dtype.value_or(c.parameter_dtype));
   }
   if (!c.tensors.empty()) {
     return;
@@ -192,15 +193,16 @@ void blocks(const TransformerConfig& c, ParameterList& list) {
   }
 }
 
+void transformers(const TransformerConfig& c, ParameterList& list) {
+  for (DescribedParameter& described : described(c).parameters) {
+    if (!described.frozen) {
+      Parameter& parameter = described.parameter;
+      list.tensor(parameter.name, std::move(parameter.shape), described.op);
+    }
+  }
+}
+
 }  // namespace
-
-std::int64_t elements_of(std::span<const std::int64_t> shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-std::int64_t Parameter::elements() const {
-  return elements_of(shape);
-}
 
 std::vector<OwnedParameter> owned_parameters(const TransformerConfig& config) {
   check(config);
@@ -227,6 +229,9 @@ std::vector<OwnedParameter> owned_parameters(const TransformerConfig& config) {
     case ModelFamily::Blocks:
       blocks(config, list);
       break;
+    case ModelFamily::Transformers:
+      transformers(config, list);
+      break;
   }
   std::vector<OwnedParameter> owned = list.take();
   if (config.sparse_embeddings) {
@@ -237,6 +242,18 @@ std::vector<OwnedParameter> owned_parameters(const TransformerConfig& config) {
 
 std::vector<Parameter> parameters(const TransformerConfig& config) {
   return mapped(owned_parameters(config), [](auto& owned) { return std::move(owned.parameter); });
+}
+
+std::vector<Parameter> frozen_parameters(const TransformerConfig& config) {
+  std::vector<Parameter> frozen = config.frozen;
+  if (config.family == ModelFamily::Transformers) {
+    for (DescribedParameter& described : described(config).parameters) {
+      if (described.frozen) {
+        frozen.push_back(std::move(described.parameter));
+      }
+    }
+  }
+  return frozen;
 }
 
 std::int64_t parameter_count(const TransformerConfig& config) {

@@ -19,6 +19,12 @@ const TransformerConfig& supported(const TransformerConfig& model) {
         "a model that is a list of tensors has no ops to time; calibrate it in your own PyTorch, "
         "with python3 -m stepsim.torch.calibrate");
   }
+  if (model.family == ModelFamily::Transformers) {
+    throw InputError(
+        "the ops of a config.json's model are not timed one by one here; measure a preset or kind "
+        "of the same sizes, or calibrate the model in your own PyTorch, with python3 -m "
+        "stepsim.torch.calibrate");
+  }
   check(model);
   if (model.dtype == Dtype::F64 || model.parameter_dtype == Dtype::F64) {
     throw InputError("the CUDA backend computes in f32, tf32, bf16 and f16");

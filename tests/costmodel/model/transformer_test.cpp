@@ -8,8 +8,11 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
+#include "costmodel/model/memory.h"
 #include "costmodel/model/model_presets.h"
+#include "costmodel/model/op_flops.h"
 #include "costmodel/model/transformer_json.h"
 #include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
@@ -107,12 +110,88 @@ TEST_CASE("every parameter of every preset becomes ready exactly once") {
   }
 }
 
-TEST_CASE("a model registered in the order of use is ready in reverse") {
+TEST_CASE("a model registered in the order of use is ready in reverse, norms by weight and bias") {
   for (const std::string name : {"tiny-classifier", "distilbert", "bert-large", "gpt2-small"}) {
     CAPTURE(name);
-    const auto order = ready_order(model_preset(name));
-    CHECK(std::is_sorted(order.rbegin(), order.rend()));
+    const auto tensors = parameters(model_preset(name));
+    std::vector<int> expected;
+    for (std::size_t i = tensors.size(); i-- > 0;) {
+      expected.push_back(static_cast<int>(i));
+      // A norm is the one module whose weight is a vector.
+      if (i + 1 < tensors.size() && tensors[i].shape.size() == 1 &&
+          tensors[i].name.ends_with(".weight")) {
+        std::swap(expected[expected.size() - 2], expected.back());
+      }
+    }
+    CHECK(ready_order(model_preset(name)) == expected);
   }
+}
+
+TEST_CASE("a config.json describes what kinds of models are, op by op") {
+  const std::string llama =
+      R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+          "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+          "vocab_size": 128256, "max_position_embeddings": 8192, "torch_dtype": "bfloat16"})";
+  const std::string gpt2 = R"({"model_type": "gpt2"})";
+  for (const auto& [text, preset] :
+       {std::pair(llama, "llama3-8b"), std::pair(gpt2, "gpt2-small")}) {
+    const std::string name = preset;
+    CAPTURE(name);
+    const TransformerConfig kind = model_preset(name);
+    const TransformerConfig config = transformers_model(text, "", "config.json");
+    CHECK(parameters(config) == parameters(kind));
+    CHECK(step_ops(config).forward == step_ops(kind).forward);
+    CHECK(step_ops(config).backward == step_ops(kind).backward);
+    const BatchShape batch = batch_shape(std::vector<std::int64_t>{300, 512, 40});
+    const auto bytes = [&](const TransformerConfig& model, bool checkpointing) {
+      MemoryOptions options;
+      options.activation_checkpointing = checkpointing;
+      return PeakMemory(model, options).at(batch).total();
+    };
+    CHECK(bytes(config, false) == bytes(kind, false));
+    CHECK(bytes(config, true) == bytes(kind, true));
+    const Json json = to_json(config);
+    JsonReader reader(json, "m", 1, "model");
+    CHECK(transformer_from_json(reader) == config);
+  }
+}
+
+TEST_CASE("ops of an encoder that sees its own length do not depend on the tokens") {
+  const TransformerConfig vit = transformers_model(R"({"model_type": "vit"})", "", "config.json");
+  CHECK(vit.max_length == 197);
+  CHECK(training_flops(vit, 2, 1) == training_flops(vit, 2, 197));
+  const TransformerConfig whisper =
+      transformers_model(R"({"model_type": "whisper"})", "", "config.json");
+  // The encoder's positions are frozen: in memory, and not among the gradients.
+  REQUIRE(frozen_parameters(whisper).size() == 1);
+  constexpr std::int64_t kPositions = 1500 * 384;
+  CHECK(frozen_parameters(whisper)[0].elements() == kPositions);
+  const MemoryUse use = PeakMemory(whisper, {}).at({1, 10, 10, 100});
+  CHECK(use.parameters.value() - use.gradients.value() == 4 * kPositions);
+  // A cross attention meets all frames with each token.
+  for (const Op& op : step_ops(whisper).forward) {
+    if (op.name == "decoder0.cross_scores") {
+      CHECK(op_flops(op, {2, 7, 14, 98}) == 2.0 * 14 * 1500 * 384);
+    }
+  }
+}
+
+TEST_CASE("experts count whole in gradients, and by those that a token passes in operations") {
+  const std::string text =
+      R"({"model_type": "mixtral", "hidden_size": 64, "intermediate_size": 96, "vocab_size": 50,
+          "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4)";
+  const auto model = [&](int experts, int active) {
+    return transformers_model(text + ", \"num_local_experts\": " + std::to_string(experts) +
+                                  ", \"num_experts_per_tok\": " + std::to_string(active) + "}",
+                              "",
+                              "config.json");
+  };
+  constexpr std::int64_t kExpert = 3 * 64 * 96;
+  CHECK(parameter_count(model(8, 2)) - parameter_count(model(7, 2)) == kExpert + 64);
+  CHECK(training_flops(model(8, 3), 1, 10) - training_flops(model(8, 2), 1, 10) ==
+        6.0 * 10 * kExpert);
+  CHECK_THROWS_WITH_AS(
+      (void)model(4, 5), doctest::Contains("num_experts_per_tok: 5 of 4 experts"), InputError);
 }
 
 TEST_CASE("Llama registers its norms last but uses them first") {

@@ -1,6 +1,8 @@
 #include "costmodel/model/tensor_list.h"
 
+#include <algorithm>
 #include <charconv>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -37,10 +39,26 @@ std::vector<std::int64_t> parse_shape(std::string_view text) {
 
 /// How a list is made of a model in Python.
 constexpr const char* kHowToList =
-    "; write the columns name,shape,requires_grad: for n, p in model.named_parameters(): print(n, "
-    "'x'.join(map(str, p.shape)), p.requires_grad, sep=',')";
+    "; write the columns name,shape,dtype,requires_grad: for n, p in model.named_parameters(): "
+    "print(n, 'x'.join(map(str, p.shape)), p.dtype, p.requires_grad, sep=',')";
+
+/// What to do with the files that people have at hand in place of such a list.
+std::string foreign_list(const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  if (name.ends_with(".safetensors.index.json")) {
+    return "is an index of safetensors, which has names and files but no shapes: give the list of "
+           "the model";
+  }
+  if (name.ends_with(".safetensors")) {
+    return "holds weights, by name and not in the order of the model: give the list of the model";
+  }
+  return "";
+}
 
 std::unique_ptr<const CsvTable> open_list(const std::string& path) {
+  if (const std::string reason = foreign_list(path); !reason.empty()) {
+    throw InputError(SourcePlace{path}, "{}", reason + kHowToList);
+  }
   try {
     return std::make_unique<const CsvTable>(path);
   } catch (const InputError& error) {
@@ -49,8 +67,12 @@ std::unique_ptr<const CsvTable> open_list(const std::string& path) {
         message.find("no table (CSV)") == std::string::npos) {
       throw;
     }
-    // config.json and safetensors files are what people have at hand.
-    throw InputError(SourcePlace{path}, "{}", message.substr(message.find("is ")) + kHowToList);
+    // A config.json is what people have at hand.
+    throw InputError(SourcePlace{path},
+                     "{}",
+                     message.substr(message.find("is ")) + kHowToList +
+                         "; `stepsim models config.json --csv tensors.csv` writes it for the "
+                         "families that it lists");
   }
 }
 
@@ -87,20 +109,27 @@ class TensorListReader {
     std::int64_t frozen_first = 0;  // Forward work before the first gradient's.
     for (std::size_t row = 0; row < table_.rows(); ++row) {
       TensorBlock tensor = read_row(row);
+      tensor.dtype = read_dtype(row);
       if (!requires_grad_ || read_flag(table_, row, *requires_grad_)) {
-        read_dtype(row);
         tensor.forward += std::exchange(frozen_first, 0);
         list_.tensors.push_back(std::move(tensor));
-      } else if (list_.tensors.empty()) {
+        continue;
+      }
+      if (list_.tensors.empty()) {
         frozen_first += tensor.forward;  // The backward ends before it.
       } else {
         list_.tensors.back().forward += tensor.forward;
         list_.tensors.back().backward += tensor.backward;
       }
+      list_.frozen.push_back({std::move(tensor.name),
+                              std::move(tensor.shape),
+                              tensor.dtype.value_or(Dtype::F32),
+                              false});
     }
     if (list_.tensors.empty() && table_.rows() > 0) {
       table_.fail(0, *requires_grad_, "no parameter has a gradient");
     }
+    choose_dtype();
     return std::move(list_);
   }
 
@@ -121,27 +150,40 @@ class TensorListReader {
     return tensor;
   }
 
-  void read_dtype(std::size_t row) {
+  [[nodiscard]] std::optional<Dtype> read_dtype(std::size_t row) const {
     if (!dtype_) {
-      return;
+      return {};
     }
     constexpr std::string_view kTorch = "torch.";
     std::string_view name = table_.text(row, *dtype_);
     name.remove_prefix(name.starts_with(kTorch) ? kTorch.size() : 0);
-    Dtype dtype = Dtype::F32;
     try {
-      dtype = parse_dtype(name);
+      return parse_dtype(name);
     } catch (const InputError& error) {
       table_.fail(row, *dtype_, error.what());
     }
-    if (list_.dtype && *list_.dtype != dtype) {
-      table_.fail(row,
-                  *dtype_,
-                  fmt::format("the gradients before it are {}; those of several dtypes are in "
-                              "buckets of their own, which a list cannot say",
-                              name_of(*list_.dtype)));
+  }
+
+  /// The type of most gradients is the model's; tensors of that type say nothing of their own.
+  void choose_dtype() {
+    if (!dtype_) {
+      return;
     }
-    list_.dtype = dtype;
+    std::map<Dtype, std::int64_t> elements;
+    for (const TensorBlock& tensor : list_.tensors) {
+      elements[*tensor.dtype] += elements_of(tensor.shape);
+    }
+    const auto most =
+        std::ranges::max_element(elements, {}, &std::pair<const Dtype, std::int64_t>::second);
+    if (most == elements.end()) {
+      return;
+    }
+    list_.dtype = most->first;
+    for (TensorBlock& tensor : list_.tensors) {
+      if (tensor.dtype == list_.dtype) {
+        tensor.dtype.reset();
+      }
+    }
   }
 
   const CsvTable& table_;
@@ -167,7 +209,8 @@ TensorList read_tensor_list(const std::string& path) {
 
 TransformerConfig tensor_chain(const std::string& name,
                                std::vector<TensorBlock> tensors,
-                               Dtype dtype) {
+                               Dtype dtype,
+                               std::vector<Parameter> frozen) {
   TransformerConfig model;
   model.parameter_dtype = dtype;
   model.family = ModelFamily::Blocks;
@@ -176,6 +219,7 @@ TransformerConfig tensor_chain(const std::string& name,
   model.max_length = std::int64_t{1} << 20;
   model.layers = static_cast<std::int64_t>(tensors.size());
   model.tensors = std::move(tensors);
+  model.frozen = std::move(frozen);
   check(model);
   return model;
 }

@@ -56,6 +56,7 @@ void read_blocks(const TomlReader& table, TransformerConfig& model) {
   refuse_keys(table, std::array{"layers", "block_elements"}, "the list in tensors has its own");
   TensorList list = read_tensor_list(resolved_path(table, "tensors"));
   model.tensors = std::move(list.tensors);
+  model.frozen = std::move(list.frozen);
   model.parameter_dtype = list.dtype.value_or(model.parameter_dtype);
   model.layers = static_cast<std::int64_t>(model.tensors.size());
 }

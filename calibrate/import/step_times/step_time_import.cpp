@@ -66,7 +66,8 @@ TransformerConfig chain_of_file(const std::string& path) {
     TensorList list = read_tensor_list(path);
     return tensor_chain(std::filesystem::path(path).stem().string(),
                         std::move(list.tensors),
-                        list.dtype.value_or(Dtype::F32));
+                        list.dtype.value_or(Dtype::F32),
+                        std::move(list.frozen));
   } catch (const FieldError& error) {
     throw InputError(SourcePlace{path}, error.what());
   }

@@ -5,7 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/model/bucket_assignment.h"
+#include "costmodel/model/memory.h"
 #include "costmodel/model/transformer_json.h"
+#include "sim/predict/bucket_lists.h"
 #include "sim/predict/predict.h"
 #include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
@@ -121,6 +124,12 @@ TEST_CASE("frozen parameters of a list have no gradient, and gradients have its 
   CHECK(parameters(lora.model)[0].bytes().value() == 4 * 8 * 1024);
   const Scenario half = listed("name,shape,dtype\nw,512x4,torch.bfloat16\nv,512,bfloat16\n");
   CHECK(parameters(half.model)[0].bytes().value() == 2 * 512 * 4);
+  // Those without gradients are in memory.
+  const PeakMemory trained(lora.model, {});
+  constexpr std::int64_t kFrozen = 2 * (32000 * 1024 + 1024 * 1024 + 1024);
+  const MemoryUse use = trained.at({1, 1, 1, 1});
+  CHECK(use.parameters.value() == kFrozen + 4 * 2 * 8 * 1024);
+  CHECK(use.gradients.value() == 4 * 2 * 8 * 1024);
   // The work of a frozen parameter stays where the forward and the backward do it.
   const Scenario frozen = listed(
       "name,shape,forward,backward,requires_grad\n"
@@ -131,13 +140,29 @@ TEST_CASE("frozen parameters of a list have no gradient, and gradients have its 
   CHECK(frozen.model.tensors[1].backward == 7);
 }
 
+TEST_CASE("gradients of several types have buckets of their own") {
+  const Scenario mixed = listed(
+      "name,shape,dtype\na,1024x512,float32\nb,1024,bfloat16\nc,1024x512,float32\nd,512,"
+      "bfloat16\n");
+  CHECK(mixed.model.parameter_dtype == Dtype::F32);
+  const auto tensors = bucket_parameters(mixed.model);
+  CHECK(tensors[1].dtype == "bf16");
+  CHECK(tensors[1].bytes == 2 * 1024);
+  const BucketLists lists = bucket_lists(mixed);
+  REQUIRE(lists.rebuilt.size() == 3);
+  CHECK(lists.rebuilt.back().parameters == std::vector<int>{3, 1});
+  CHECK(PeakMemory(mixed.model, {}).at({1, 1, 1, 1}).gradients.value() ==
+        4 * 2 * 1024 * 512 + 2 * (1024 + 512));
+  const Json json = to_json(mixed.model);
+  JsonReader reader(json, "m", 1, "model");
+  CHECK(transformer_from_json(reader) == mixed.model);
+}
+
 TEST_CASE("a list of tensors: columns that nobody reads, and what is no list") {
   CHECK(says(tensor_list_error("name,shape,forward,Backward\nw,4,1,1\n"),
              "tensors.csv:1:20: error: unknown column 'Backward'; did you mean 'backward'?"));
   CHECK(says(tensor_list_error("name,shape,bwd\nw,4,1\n"), "unknown column 'bwd'; known: name"));
   CHECK(says(tensor_list_error("name,shape,device\nw,4,cuda\n"), "unknown column 'device'"));
-  CHECK(says(tensor_list_error("name,shape,dtype\nw,4,bfloat16\nv,4,float32\n"),
-             "tensors.csv:3:5: error: dtype: the gradients before it are bf16"));
   CHECK(says(tensor_list_error("name,shape,dtype\nw,4,int7\n"), "unknown dtype 'int7'"));
   CHECK(says(tensor_list_error("name,shape,requires_grad\nw,4,maybe\n"), "expected True or False"));
   CHECK(says(tensor_list_error("name,shape,requires_grad\nw,4,False\n"),

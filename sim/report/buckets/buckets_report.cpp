@@ -33,7 +33,7 @@ std::string bytes_text(const std::vector<Bucket>& buckets,
 }
 
 std::vector<Bucket> rebuilt_of(const BucketCase& one) {
-  return rebuilt_buckets(one.parameters, one.ready_order, one.first_bytes, one.cap_bytes);
+  return rebuilt_buckets(one.parameters, one.ready_order, one.limits(), false);
 }
 
 std::string table_text(const std::vector<Bucket>& buckets,
@@ -149,8 +149,10 @@ std::string bucket_cases_text(const std::vector<BucketCase>& cases) {
 Json bucket_cases_json(const std::vector<BucketCase>& cases) {
   Json result = Json::object();
   for (const BucketCase& one : cases) {
-    const auto initial = initial_buckets(one.parameters, false, one.first_bytes, one.cap_bytes);
-    const auto limited = initial_buckets(one.parameters, true, one.first_bytes, one.cap_bytes);
+    const auto limits = one.limits();
+    // A list of limits holds from the first iteration on.
+    const auto initial = initial_buckets(one.parameters, !one.cap_list.empty(), limits);
+    const auto limited = initial_buckets(one.parameters, true, limits);
     const auto rebuilt = rebuilt_of(one);
     result[one.name] = {{"initial", lists_json(initial)},
                         {"initial_find_unused", lists_json(limited)},

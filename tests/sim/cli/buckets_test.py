@@ -97,11 +97,34 @@ def test_the_best_buckets_are_what_the_commands_predict_for_them():
     assert "bucket sizes have no effect: there is one rank" in one_rank.stderr
 
 
+def test_limits_and_unused_parameters_of_a_list():
+    one = {"name": "x", "params": [{"bytes": size} for size in (10, 20, 30, 40, 50, 60)]}
+
+    def lists(**more):
+        text = json.dumps({"cases": [{**one, **more}]})
+        return json.loads(run("buckets", "--params", "-", "--json", "-", input=text).stdout)["x"]
+
+    # Limits hold from the first iteration on, in which buckets go by the order of registration.
+    capped = lists(limits=[50, 25, 100])
+    assert capped["rebuilt"] == [[5], [4], [3, 2, 1, 0]], capped
+    assert capped["initial"] == [[4, 5], [3], [0, 1, 2]], capped
+    # Static graph: the unused ones come last, in the order of registration.
+    unused = lists(unused=[4, 1], ready_order=[5, 3, 2, 0], cap_bytes=1, first_bucket_bytes=1)
+    assert unused["rebuilt"] == [[5], [3], [2], [0], [1], [4]], unused
+    assert lists(unused=[4, 1], cap_bytes=1, first_bucket_bytes=1)["rebuilt"] == unused["rebuilt"]
+
+
 def test_bad_parameter_lists_are_refused_with_their_place():
     for text, message in (
         ('{"cases": [{"name": "x", "params": []}]}', "cases[0].params"),
         ('{"cases": [{"name": "x", "params": [{"bytes": 0}]}]}', "cases[0].params[0].bytes"),
         ('{"cases": [{"name": "x", "params": [{"bytes": 4}], "ready_order": [1]}]}', "ready_order"),
+        ('{"cases": [{"name": "x", "params": [{"bytes": 4}], "unused": [0], "ready_order": [0]}]}', "0 stands twice"),
+        ('{"cases": [{"name": "x", "params": [{"bytes": 4}], "cap": 4}]}', "unknown key 'cap'; known: name, params,"),
+        ('{"cases": [{"name": "x", "params": [{"bytes": 4, "shape": [1]}]}]}', "unknown key 'shape'; known: bytes"),
+        ('{"cases": [{"name": "x", "params": [{"bytes": 4}], "limits": []}]}', "limits"),
+        ('{"cases": [{"name": "x", "params": [{"bytes": 4}], "limits": [1, 2], "cap_bytes": 3}]}', "give one of both"),
+        ('{"cases": [], "ddp": {}}', "unknown key 'ddp'"),
         ('{"cases": 3}', "cases"),
         ('{"cases": [', "error"),
         ("", "error"),

@@ -126,7 +126,10 @@ std::span<const ModelPreset> model_presets() {
 }
 
 std::string other_models_hint() {
-  return "; any other model: kind = \"recorded\" with the profile of a recorded training (three "
+  return "; a model of transformers: config = \"config.json\", of the families that `stepsim "
+         "models` "
+         "lists; any other model: kind = \"recorded\" with the profile of a recorded training "
+         "(three "
          "lines of stepsim_recorder.py, then stepcal import run-record), or of its step times "
          "(stepcal import step-times with --tensors or --gradient-bytes); or kind = \"blocks\" "
          "with "
@@ -141,6 +144,15 @@ InputError with_other_models(const InputError& error) {
 
 const TransformerConfig& model_preset(std::string_view name) {
   const auto name_of_preset = [](const ModelPreset& preset) { return preset.config.name; };
+  if (name.find('/') != std::string_view::npos) {
+    throw InputError(
+        "'{}' is a name of Hugging Face, which is not looked up; write config = \"config.json\" "
+        "with "
+        "the file that AutoConfig.from_pretrained(\"{}\").to_json_file(\"config.json\") makes, or "
+        "that is among the files of its page",
+        printable(name),
+        printable(name));
+  }
   try {
     return row_named(model_presets(), name_of_preset, "model preset", name, Lookup::Models).config;
   } catch (const InputError& error) {

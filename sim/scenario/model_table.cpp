@@ -8,6 +8,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_units.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/model/tensor_list.h"
 #include "costmodel/records/profile.h"
@@ -102,6 +103,29 @@ TransformerConfig family_defaults(ModelFamily family) {
   return model;
 }
 
+bool is_config(const TomlReader& table) {
+  return table.has("config");
+}
+
+/// The model of a config.json of transformers.
+TransformerConfig config_model(const TomlReader& table) {
+  refuse_keys(table, std::array{"preset", "kind"}, "give it or config, not both");
+  constexpr std::array kOthers = {"layers", "block_elements", "tensors", "causal"};
+  for (const std::span<const char* const> keys :
+       {std::span<const char* const>(kOthers), std::span<const char* const>(kTransformerSizes)}) {
+    refuse_keys(table, keys, "config.json has the sizes; change them there");
+  }
+  const std::string path = resolved_path(table, "config");
+  try {
+    return transformers_model(read_text(path), table.text_or("architecture", ""), path);
+  } catch (const InputError& error) {
+    if (error.has_place()) {
+      throw;
+    }
+    table.fail("config", error);
+  }
+}
+
 bool is_recorded(const TomlReader& table) {
   return table.has("kind") && table.text("kind") == "recorded";
 }
@@ -135,6 +159,12 @@ TransformerConfig recorded_model(const TomlReader& table, Scenario& scenario) {
 }
 
 TransformerConfig start_of(const TomlReader& table, Scenario& scenario) {
+  if (is_config(table)) {
+    return config_model(table);
+  }
+  if (table.has("architecture")) {
+    table.fail("architecture", "only with config: the class of transformers to train");
+  }
   if (table.has("preset") && table.has("kind")) {
     table.fail("kind", "give preset or kind, not both: a preset has its kind");
   }
@@ -142,15 +172,21 @@ TransformerConfig start_of(const TomlReader& table, Scenario& scenario) {
     return table.parsed("preset", [](const std::string& name) { return model_preset(name); });
   }
   if (!table.has("kind")) {
-    table.fail("expected preset = \"gpt2-small\", or kind with layers, hidden, heads and vocab" +
-               other_models_hint());
+    table.fail(
+        "expected preset = \"gpt2-small\", config = \"config.json\" of transformers, or kind "
+        "with layers, hidden, heads and vocab" +
+        other_models_hint());
   }
   if (is_recorded(table)) {
     return recorded_model(table, scenario);
   }
   return family_defaults(table.parsed("kind", [](const std::string& name) {
     try {
-      return parse_family(name);
+      const ModelFamily family = parse_family(name);
+      if (family == ModelFamily::Transformers) {
+        throw InputError("give config = \"config.json\" in place of it");
+      }
+      return family;
     } catch (const InputError& error) {
       throw with_other_models(InputError(std::string(error.what()) + ", recorded", Lookup::Models));
     }
@@ -222,6 +258,15 @@ std::vector<Key> model_keys() {
           "of the schedule; `recorded`: the model of the profile that `stepcal import run-record` "
           "made, without keys for its sizes; batches can be planned before that is there",
           ""),
+      described("config",
+                "in place of `preset` and `kind`: a `config.json` of transformers, whose "
+                "`model_type` is one that `stepsim models` lists; relative to this file. All sizes "
+                "are its own; `name`, `dtype`, `parameter_dtype`, `attention`, `kernels`, "
+                "`checkpointing`, `buffers` and `varlen` may stand beside it",
+                ""),
+      described("architecture",
+                "with `config`: the class to train, as `\"BertForSequenceClassification\"`",
+                "the file's `architectures`"),
       described("name", "text for reports", "the kind"),
       described("layers", "blocks of the model, at least 1", ""),
       described("hidden", "width, at least 1", ""),
@@ -288,7 +333,7 @@ std::vector<Key> varlen_keys() {
 void read_model(const TomlReader& root, Scenario& scenario) {
   const TomlReader table = required_table(root, "model");
   TransformerConfig model = start_of(table, scenario);
-  if (!is_recorded(table)) {
+  if (!is_recorded(table) && !is_config(table)) {
     read_sizes(table, table.has("preset"), model);
   }
   model.name = table.text_or("name", model.name);

@@ -339,9 +339,14 @@ std::vector<KeyChange> decoder_changes() {
       "model.attention=varlen",
       "model.varlen={max_num_docs=16, max_seq_len=1024, empty_block=\"100 ns\"}"};
   const Overrides slots = with(varlen, {"model.varlen.max_num_docs=8"});
+  const std::string config = test::source_root() + "/tests/sim/predict/config.json";
   return {
       {"cluster.profile", path_of_prices(2)},
       {"model.preset", "{preset=\"gpt2-small\", dtype=\"bf16\", attention=\"flash\"}"},
+      {"model.config", "{config=\"" + config + "\", dtype=\"bf16\", attention=\"flash\"}"},
+      {"model.architecture",
+       "GPT2Model",
+       {"model={config=\"" + config + "\", dtype=\"bf16\", attention=\"flash\"}"}},
       {"model.kind", "bert"},
       {"model.name", "other", {}, Effect::Nothing},
       {"model.hidden", "768"},

@@ -144,7 +144,7 @@ std::string override_of(const KeyChange& change) {
   if (whole && key.starts_with("data.lengths.")) {
     key = "data.lengths";
   }
-  if (key == "model.preset" || key == "model.tensors") {
+  if (key == "model.preset" || key == "model.config" || key == "model.tensors") {
     key = "model";
   }
   if (key.starts_with("policy.")) {

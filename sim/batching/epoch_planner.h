@@ -34,7 +34,7 @@ struct RankEpoch {
   std::vector<std::int64_t> padded_lengths;  ///< [step]
   std::vector<std::int64_t> useful_tokens;   ///< [step]
   std::vector<double> loss_scales;           ///< [step] See loss_scale().
-  std::vector<double> all_units;             ///< [step] All ranks' samples or tokens; 0: not weighted.
+  std::vector<double> all_units;  ///< [step] All ranks' samples or tokens; 0: not weighted.
 };
 
 /// The batches of one epoch, the same number for every rank.

@@ -138,6 +138,8 @@ def with_trainer():
         "bert, 2 accumulated": {**base, "model": "bert", "accumulation": 2, "workers": 1},
         "bert, min_max": {**base, "model": "bert", "batching": {"policy": "min_max", "global_batch": 16}},
         "bert, Trainer's batches": {**base, "model": "bert", "batching": None, "epochs": 1},
+        "BERT, Trainer's weights": {**base, "model": "bert", "batching": None, "accumulation": 2, "epochs": 1,
+                                    "mixin": {"weighting": "trainer"}},
         "2.5 epochs": {**base, "epochs": 2.5},
         "20 steps": {**base, "max_steps": 20},
         "late": {**base, "late": 0.1, "epochs": 1, "mixin": {"recorder": "late"}},
@@ -176,6 +178,9 @@ def test_trainer_has_the_gradient_of_one_process():
     for name, result in with_trainer().items():
         if name.startswith(("llama", "bert")):
             assert result["gradient_error"] < 1e-6, (name, result["gradient_error"])
+    # Twice for the processes and twice for the batches: what the mix-in is for. Where Trainer mends it, this says so.
+    wrong = with_trainer()["BERT, Trainer's weights"]["gradient_error"]
+    assert abs(wrong - 3) < 1e-3, wrong
 
 
 def test_trainer_resumes_inside_an_epoch():

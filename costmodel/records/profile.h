@@ -156,8 +156,9 @@ struct Profile {
 /// "stepsim-profile/1", or /2 when an entry holds a ratio, or /3 with a recorded model, or /4 with
 /// costs of new shapes, or /5 with fitted links, or /6 with unequal ranks, or /12 with the host's
 /// times for sharded units, or /13 with launched copies, or /14 with a compiler's graphs. All times
-/// in the file are seconds, so that every double reads back unchanged. Raises InputError that names place and key, unless knots
-/// ascend and are not negative, ranges and each form's members are valid and no entry occurs twice.
+/// in the file are seconds, so that every double reads back unchanged. Raises InputError that names
+/// place and key, unless knots ascend and are not negative, ranges and each form's members are
+/// valid and no entry occurs twice.
 [[nodiscard]] Profile read_profile(const std::string& named);
 /// Writes a profile as AtomicFile does. Raises EnvironmentFault.
 void write_profile(const std::string& path, const Profile& profile);

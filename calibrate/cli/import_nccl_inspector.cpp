@@ -151,9 +151,10 @@ StepcalCommand import_nccl_inspector_command() {
        option("profile", &O::profile, "PROFILE or -: profile to write").written(),
        option("base", &O::base, "PROFILE: with --profile, the one to put the collectives into"),
        option("device", &O::device, "NAME: what the GPUs are"),
-       option("accept",
-              &O::accept,
-              "missing_ranks: take the quickest time of each size where ranks are missing")},
+       option(
+           "accept",
+           &O::accept,
+           "REASON: missing_ranks takes the quickest time of each size where ranks are missing")},
       ask_inspector);
 }
 

@@ -172,10 +172,8 @@ TransformerConfig start_of(const TomlReader& table, Scenario& scenario) {
     return table.parsed("preset", [](const std::string& name) { return model_preset(name); });
   }
   if (!table.has("kind")) {
-    table.fail(
-        "expected preset = \"gpt2-small\", config = \"config.json\" of transformers, or kind "
-        "with layers, hidden, heads and vocab" +
-        other_models_hint());
+    table.fail("expected preset = \"gpt2-small\", or kind with layers, hidden, heads and vocab" +
+               other_models_hint());
   }
   if (is_recorded(table)) {
     return recorded_model(table, scenario);

@@ -114,7 +114,6 @@ void add_excess(std::vector<SizedRow>& rows) {
 /// The rows in which a rank compiled.
 std::vector<SizedRow> compiling_rows(const RecordedRun& run, std::size_t number) {
   constexpr double kTimes = 20;
-  constexpr double kLeastUnnamed = 500;  // Milliseconds.
   constexpr std::size_t kFewest = 8;
   std::vector<SizedRow> rows = sized_rows_of(run, number);
   if (rows.size() < kFewest) {
@@ -124,14 +123,14 @@ std::vector<SizedRow> compiling_rows(const RecordedRun& run, std::size_t number)
   const CompiledHeader header = compiled_header(run.record);
   const bool marked = std::ranges::any_of(
       rows, [](const SizedRow& row) { return row.record->compiled_graphs > 0; });
+  if (!marked && !header.wrapped) {
+    return {};  // Something else was slow: cuDNN, loaded on an H200, takes seconds, too.
+  }
   std::erase_if(rows, [&](const SizedRow& row) {
     if (marked) {
       return row.record->compiled_graphs == 0;
     }
-    const bool unnamed =
-        !header.wrapped && (row.record->step < run.record.warmup_steps ||
-                            row.forward_excess + row.backward_excess < kLeastUnnamed);
-    return unnamed || row.longest < kTimes;
+    return row.longest < kTimes;
   });
   return rows;
 }

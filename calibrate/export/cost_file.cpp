@@ -37,7 +37,7 @@ const std::vector<CostFileType>& cost_file_types() {
   return all;
 }
 
-/// As PyTorch's profiler calls the collective; the reader looks for a part of the name.
+/// Returns what PyTorch's profiler calls the collective; the reader looks for a part of the name.
 std::string_view collective_name(CollectiveKind kind) {
   switch (kind) {
     case CollectiveKind::AllGather:

@@ -43,7 +43,7 @@ struct InspectorLog {
 /// rank outside of its communicator, no line at all.
 [[nodiscard]] InspectorLog read_inspector(const std::vector<std::string>& files);
 
-/// The same collective on all ranks that are there.
+/// One collective as all ranks that are there saw it.
 struct InspectorMatch {
   const InspectorLine* first = nullptr;  ///< Of the lowest rank: kind, size, communicator.
   std::map<int, double> us;              ///< [rank]

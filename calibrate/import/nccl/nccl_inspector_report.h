@@ -14,7 +14,7 @@ namespace stepsim {
                                            std::span<const InspectorMatch> matches,
                                            const Screen& screen);
 
-/// The same, every collective by itself: "stepsim-nccl-inspector/1".
+/// Returns every collective by itself, as JSON of the form "stepsim-nccl-inspector/1".
 [[nodiscard]] Json inspector_json(const InspectorLog& log, std::span<const InspectorMatch> matches);
 
 }  // namespace stepsim

@@ -47,7 +47,7 @@ struct DdpLogging {
 [[nodiscard]] std::string ddp_logging_report(std::span<const DdpLogging> ranks,
                                              const Screen& screen);
 
-/// The same as JSON: "stepsim-ddp-logging/1".
+/// Returns the report as JSON of the form "stepsim-ddp-logging/1".
 [[nodiscard]] Json ddp_logging_json(std::span<const DdpLogging> ranks);
 
 }  // namespace stepsim

@@ -12,7 +12,7 @@ namespace stepsim {
 /// Steps of each rank, the collectives of one, and how far apart ranks launch them.
 [[nodiscard]] std::string flight_report(std::span<const FlightDump> dumps, const Screen& screen);
 
-/// The same as JSON: "stepsim-flight-recorder/1".
+/// Returns the report as JSON of the form "stepsim-flight-recorder/1".
 [[nodiscard]] Json flight_json(std::span<const FlightDump> dumps);
 
 }  // namespace stepsim

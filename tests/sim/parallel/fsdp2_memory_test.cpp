@@ -401,7 +401,7 @@ TEST_CASE("fsdp2 memory: micro-batches that are not reduced keep whole gradients
 }
 
 TEST_CASE("fsdp2 memory: with offload shards, gradients and the optimizer are not on the device") {
-  // As without it, but for the shards and the two reduced ones; the gather that is there by then
+  // All is as without offload but the shards and the two reduced ones; the gather there by then
   // has freed what it was copied from.
   HeldJob job;
   const double peak = peak_mib(job);

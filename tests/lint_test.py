@@ -42,17 +42,16 @@ def test_sources_are_formatted():
 
 
 def test_clang_tidy_finds_nothing():
-    tidy = tool("clang-tidy")
-    sources = {
-        name: arguments
-        for name, arguments in parsing.sources(BUILD).items()
-        if name.startswith(("costmodel/", "sim/", "calibrate/"))
-    }
-    assert len(sources) >= 250, len(sources)
+    """Of a build with unity each library is read at once, as it is compiled: a quarter of the time of
+    its sources one by one. A file that includes sources is suspicious to a check that is left out for
+    it, and a using-declaration that nothing needs is only found in a source that is read alone."""
+    tidy = [tool("clang-tidy"), "--quiet", "--checks=-bugprone-suspicious-include"]
     checked = {
-        name: [tidy, "--quiet", str(parsing.ROOT / name), "--", *arguments]
-        for name, arguments in sorted(sources.items())
+        output: [*tidy, str(BUILD / file), "--", *arguments]
+        for output, (file, arguments) in parsing.commands(BUILD).items()
+        if output.startswith(("costmodel/", "sim/", "calibrate/"))
     }
+    assert len(checked) >= 20, len(checked)
     failed = parsing.run_all(BUILD, checked)
     assert not failed, "\n".join(failed)
 

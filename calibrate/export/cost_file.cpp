@@ -24,17 +24,17 @@ constexpr int kSizesAnOctave = 4;
 constexpr double kGuess = 1;
 
 const std::vector<CostFileType>& cost_file_types() {
-  static const std::vector<CostFileType> all = {{"Float", 4},
-                                                {"BFloat16", 2},
-                                                {"Half", 2},
-                                                {"Double", 8},
-                                                {"Long", 8},
-                                                {"Int", 4},
-                                                {"Byte", 1},
-                                                {"Char", 1},
-                                                {"Bool", 1},
-                                                {"Float8_e4m3fn", 1}};
-  return all;
+  static const std::vector<CostFileType> kAll = {{"Float", 4},
+                                                 {"BFloat16", 2},
+                                                 {"Half", 2},
+                                                 {"Double", 8},
+                                                 {"Long", 8},
+                                                 {"Int", 4},
+                                                 {"Byte", 1},
+                                                 {"Char", 1},
+                                                 {"Bool", 1},
+                                                 {"Float8_e4m3fn", 1}};
+  return kAll;
 }
 
 /// Returns what PyTorch's profiler calls the collective; the reader looks for a part of the name.

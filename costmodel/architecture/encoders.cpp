@@ -58,9 +58,11 @@ class EncoderBuilder {
     builder_.begin("");
     head(root);
     if (head_is_first_ && !root.empty()) {
-      std::ranges::stable_partition(model_.parameters, [&](const DescribedParameter& described) {
-        return described.parameter.name.rfind(root, 0) != 0;
-      });
+      std::stable_partition(model_.parameters.begin(),
+                            model_.parameters.end(),
+                            [&](const DescribedParameter& described) {
+                              return described.parameter.name.rfind(root, 0) != 0;
+                            });
     }
   }
 

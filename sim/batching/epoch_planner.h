@@ -60,10 +60,10 @@ class PlannedEpoch {
 
  private:
   [[nodiscard]] const std::vector<std::int64_t>& batch(std::size_t rank, std::int64_t step) const {
-    static const std::vector<std::int64_t> none;
+    static const std::vector<std::int64_t> kNone;
     const auto& own = epoch_.batches[rank];
     const bool ends = uneven_ == UnevenRanks::Idle && step >= std::ssize(own);
-    return ends ? none : own[static_cast<std::size_t>(step) % own.size()];
+    return ends ? kNone : own[static_cast<std::size_t>(step) % own.size()];
   }
 
   const BatchingPolicy* policy_;

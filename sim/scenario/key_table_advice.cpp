@@ -159,7 +159,7 @@ std::string advice_in(const std::vector<OtherName>& list, const std::string& nam
 
 std::string advice_for_key(const std::string& table, const std::string& key) {
   if (table == "parallel") {
-    const std::string own = advice_in(other_fsdp2_keys(), key);
+    std::string own = advice_in(other_fsdp2_keys(), key);
     if (!own.empty()) {
       return own;
     }

@@ -54,7 +54,7 @@ Fsdp1Options fsdp1_options(const ParallelJob& job) {
 TrainedModel wrapped_model(const ParallelJob& job, const StepOps& ops) {
   TrainedModel model = trained_model(job.model, ops, job.buffer_bytes);
   const UnitRule rule = job.own.text(kFsdp1Units) == "model" ? UnitRule::Model : UnitRule::Blocks;
-  add_model_units(job.model, ops, rule, model);
+  add_model_units(job.model, ops, {rule}, model);
   return model;
 }
 

@@ -69,7 +69,7 @@ std::string meant_dtype(const std::string& text) {
   constexpr std::string_view kModule = "torch.";
   lower.erase(0, lower.starts_with(kModule) ? kModule.size() : 0);
   try {
-    const std::string name(name_of(parse_dtype(lower)));
+    std::string name(name_of(parse_dtype(lower)));
     if (std::ranges::count(dtype_choices(), name) > 0) {
       return name;
     }
@@ -97,7 +97,7 @@ std::string meant_torch(const std::string& text) {
   const std::string major = text.substr(0, dot);
   const std::string rest = dot == std::string::npos ? "" : text.substr(dot + 1);
   const std::string minor = rest.substr(0, rest.find('.'));
-  const std::string version = major + "." + minor;
+  std::string version = major + "." + minor;
   if (std::ranges::count(known, version) > 0) {
     return version;
   }
@@ -308,10 +308,10 @@ std::int64_t shards_of(const ParallelJob& job) {
 
 UnitChoice rule_of(const OwnValues& own) {
   const std::string& text = own.text(fsdp2_key::kUnits);
-  return text == "model"    ? UnitChoice(UnitRule::Model)
-         : text == "ends"   ? UnitChoice(UnitRule::Ends)
-         : text == "blocks" ? UnitChoice(UnitRule::Blocks)
-                            : UnitChoice(text);
+  return text == "model"    ? UnitChoice{UnitRule::Model}
+         : text == "ends"   ? UnitChoice{UnitRule::Ends}
+         : text == "blocks" ? UnitChoice{UnitRule::Blocks}
+                            : UnitChoice{UnitRule::Named, text};
 }
 
 Reshard reshard_of(const ParallelJob& job) {

@@ -78,7 +78,7 @@ class ModelParts {
 
   /// The module of the block that an op is in; empty: it is in none.
   [[nodiscard]] std::string module_of(const Op& op) const {
-    const std::string block = block_of(config_, op);
+    std::string block = block_of(config_, op);
     const auto found = module_of_.find(block);
     if (found == module_of_.end()) {
       return block;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "costmodel/model/transformer.h"
@@ -24,10 +23,7 @@ enum class UnitRule {
 
 /// A rule, and for UnitRule::Named its text, see named_units().
 struct UnitChoice {
-  UnitChoice(UnitRule which) : rule(which) {}
-  explicit UnitChoice(std::string text) : rule(UnitRule::Named), calls(std::move(text)) {}
-
-  UnitRule rule;
+  UnitRule rule = UnitRule::Blocks;
   std::string calls = {};
 };
 

@@ -121,7 +121,8 @@ std::vector<std::string> parts_of_list(const std::string& text, char separator) 
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.emplace_back(trimmed(std::string_view(text).substr(begin, end - begin)));
+    const std::string_view all = text;
+    parts.emplace_back(trimmed(all.substr(begin, end - begin)));
     if (parts.back().empty()) {
       throw InputError(
           "an empty entry in '{}'; ';' stands between units and '+' between modules of one unit, "

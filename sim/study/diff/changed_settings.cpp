@@ -49,7 +49,7 @@ void add(const std::string& name,
     }
   }
   for (const std::string& member : members) {
-    add(name.empty() ? member : name + "." + member,
+    add(name.empty() ? member : fmt::format("{}.{}", name, member),
         member_of(before, member),
         member_of(after, member),
         changed);

@@ -44,7 +44,7 @@ TrainedModel model_with(const std::string& preset, const UnitChoice& choice) {
 }
 
 std::string choice_error(const std::string& preset, const std::string& text) {
-  return test::error_of([&] { (void)model_with(preset, UnitChoice(text)); });
+  return test::error_of([&] { (void)model_with(preset, UnitChoice{UnitRule::Named, text}); });
 }
 
 /// A job of GPT-2 with few layers under fsdp2; the test sets keys.
@@ -137,8 +137,9 @@ TEST_CASE("fsdp2 keys: what is wrong with a text of calls is said") {
 
 TEST_CASE("fsdp2 keys: torchtitan's units by name are those of \"ends\"") {
   const TrainedModel named = model_with(
-      "llama3-8b", UnitChoice("model.layers.*; model.norm + lm_head; model.embed_tokens"));
-  const TrainedModel ends = model_with("llama3-8b", UnitRule::Ends);
+      "llama3-8b",
+      UnitChoice{UnitRule::Named, "model.layers.*; model.norm + lm_head; model.embed_tokens"});
+  const TrainedModel ends = model_with("llama3-8b", {UnitRule::Ends});
   CHECK(named.forward_unit == ends.forward_unit);
   CHECK(named.backward_unit == ends.backward_unit);
   CHECK(named.units == ends.units);
@@ -146,13 +147,14 @@ TEST_CASE("fsdp2 keys: torchtitan's units by name are those of \"ends\"") {
   CHECK(named.unit_names.back() == "model.norm + lm_head");
   CHECK(ends.unit_names.at(2) == "model.layers.0");
   CHECK(ends.unit_names.back() == "head");
-  const TrainedModel blocks = model_with("llama3-8b", UnitRule::Blocks);
-  CHECK(model_with("llama3-8b", UnitChoice("model.layers.*")).units == blocks.units);
+  const TrainedModel blocks = model_with("llama3-8b", {UnitRule::Blocks});
+  CHECK(model_with("llama3-8b", UnitChoice{UnitRule::Named, "model.layers.*"}).units ==
+        blocks.units);
 }
 
 TEST_CASE("fsdp2 keys: inner units take their parameters from those around them") {
   const TrainedModel model =
-      model_with("gpt2-small", UnitChoice("transformer.h.*.mlp; transformer.h.*"));
+      model_with("gpt2-small", UnitChoice{UnitRule::Named, "transformer.h.*.mlp; transformer.h.*"});
   REQUIRE(model.unit_names.size() == 1 + 2 * 12);
   CHECK(model.unit_names.at(1) == "transformer.h.0");
   CHECK(model.unit_names.at(2) == "transformer.h.0.mlp");
@@ -176,8 +178,8 @@ TEST_CASE("fsdp2 keys: every unit with parameters computes, however fine the uni
     }
     const bool tied = model_preset(preset).tied_embeddings;
     modules.erase(tied ? "transformer.wte" : "");
-    const TrainedModel model =
-        model_with(preset, UnitChoice(fmt::format("{}", fmt::join(modules, "; "))));
+    const TrainedModel model = model_with(
+        preset, UnitChoice{UnitRule::Named, fmt::format("{}", fmt::join(modules, "; "))});
     CHECK(model.units.size() == modules.size() + 1);
     for (std::size_t unit = 1; unit < model.units.size(); ++unit) {
       CAPTURE(model.unit_names[unit]);
@@ -195,7 +197,8 @@ TEST_CASE("fsdp2 keys: a shared embedding and head are in one unit") {
         "lm_head\", or neither");
   CHECK(choice_error("gpt2-small", "lm_head").starts_with("the embedding and the head share"));
   const TrainedModel model = model_with(
-      "gpt2-small", UnitChoice("transformer.h.*; transformer.wte + transformer.ln_f + lm_head"));
+      "gpt2-small",
+      UnitChoice{UnitRule::Named, "transformer.h.*; transformer.wte + transformer.ln_f + lm_head"});
   CHECK(model.unit_names.at(1) == "transformer.wte + transformer.ln_f + lm_head");
   CHECK(model.units.at(1).size() == 3);
   CHECK(model.forward_unit.front() == 1);
@@ -214,7 +217,7 @@ TEST_CASE("fsdp2 keys: units of a model that is known by its tensors") {
   recorded.max_length = 1024;
   const StepOps ops = step_ops(recorded);
   TrainedModel model = trained_model(recorded, ops, {});
-  add_model_units(recorded, ops, UnitChoice("h.*; emb + norm; h.0.b.*"), model);
+  add_model_units(recorded, ops, UnitChoice{UnitRule::Named, "h.*; emb + norm; h.0.b.*"}, model);
   CHECK(model.unit_names ==
         std::vector<std::string>{"root", "emb + norm", "h.0", "h.0.b.1", "h.1"});
   CHECK(model.units == std::vector<std::vector<int>>{{5}, {0, 4}, {1}, {2}, {3}});

@@ -450,7 +450,7 @@ TEST_CASE("fsdp2 memory: 8 to 128 ranks save 14.0 GiB of the state of Llama 3 8B
   const TransformerConfig config = model_preset("llama3-8b");
   const StepOps ops = step_ops(config);
   TrainedModel model = trained_model(config, ops, {});
-  add_model_units(config, ops, UnitRule::Blocks, model);
+  add_model_units(config, ops, {UnitRule::Blocks}, model);
   const auto state_gib = [&](int ranks) {
     std::vector<ShardUnit> units = shard_units(model);
     for (ShardUnit& unit : units) {
@@ -470,7 +470,7 @@ TEST_CASE("fsdp2 memory: moments are those that can be a peak") {
   const TransformerConfig config = model_preset("gpt2-small");
   const StepOps ops = step_ops(config);
   TrainedModel model = trained_model(config, ops, {});
-  add_model_units(config, ops, UnitRule::Blocks, model);
+  add_model_units(config, ops, {UnitRule::Blocks}, model);
   const auto peak = [&] {
     const auto moments = fsdp2_memory(model, shard_units(model), {{2, 1, false}}, 1, 0);
     return peak_moments(config, ops, moments);

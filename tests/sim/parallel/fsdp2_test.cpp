@@ -222,7 +222,7 @@ std::vector<std::size_t> tensors_of(const std::string& preset, UnitRule rule) {
   const TransformerConfig config = model_preset(preset);
   const StepOps ops = step_ops(config);
   TrainedModel model = trained_model(config, ops, {});
-  add_model_units(config, ops, rule, model);
+  add_model_units(config, ops, {rule}, model);
   std::vector<std::size_t> counts;
   for (const ShardUnit& unit : shard_units(model)) {
     counts.push_back(unit.tensors.size());
@@ -255,7 +255,7 @@ TEST_CASE("fsdp2: the units of a model") {
   recorded.max_length = 1024;
   const StepOps ops = step_ops(recorded);
   TrainedModel named = trained_model(recorded, ops, {});
-  add_model_units(recorded, ops, UnitRule::Blocks, named);
+  add_model_units(recorded, ops, {UnitRule::Blocks}, named);
   CHECK(named.units == std::vector<std::vector<int>>{{0, 4}, {1, 2}, {3}});
   // A unit without parameters gathers and reduces nothing.
   std::vector<ShardUnit> units = root_and_blocks(3);

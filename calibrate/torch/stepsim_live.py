@@ -42,7 +42,6 @@ import torch  # noqa: E402
 BadInput = stepsim_ranks.BadInput
 
 FORMAT = "stepsim-plan/1"
-WARMUP_STEPS = 3  # Of each plan, not recorded; DDP rebuilds its buckets after the first step.
 HOOKS = {"all_reduce": "allreduce_hook", "fp16": "fp16_compress_hook", "bf16": "bf16_compress_hook"}
 
 
@@ -262,10 +261,11 @@ class Live:
         self.stop = signal.Signals(number).name
 
     def warm_up(self):
-        """Trains some steps of each plan. Returns the seconds of one."""
+        """Trains some steps of each plan: DDP rebuilds its buckets after the first one. Returns the
+        seconds of a step."""
         silent, times = Silent(), []
         for plan in self.plans:
-            for step in range(min(WARMUP_STEPS, plan.header["steps"])):
+            for step in range(min(self.options.warm_up, plan.header["steps"])):
                 begun = time.monotonic()
                 self.trainer.step(plan.rows(self.ranks.rank, step), silent)
                 if self.ranks.device.type == "cuda":
@@ -340,6 +340,9 @@ def parse_arguments(arguments=None):
     parser.add_argument("--model", help="your file: my_model.py; default: the plans' model")
     parser.add_argument("--device", help="cpu, cuda or cuda:1; default: cuda where there is one")
     parser.add_argument("--block", type=int, default=4, help="steps of a plan before the next")
+    parser.add_argument(
+        "--warm-up", type=int, default=3, help="unrecorded steps of each plan before; default: 3"
+    )
     parser.add_argument("--repeats", type=int, default=1, help="passes over all plans")
     parser.add_argument("--steps", type=int, help="of each plan, at most")
     parser.add_argument("--seconds", type=float, default=math.inf, help="ends after so long")
@@ -348,9 +351,9 @@ def parse_arguments(arguments=None):
 
 def run(options):
     """Trains, or starts the ranks that do. Returns the exit status."""
-    for name in ("block", "repeats", "steps"):
+    for name in ("block", "warm_up", "repeats", "steps"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
-            raise BadInput(f"--{name}: at least 1")
+            raise BadInput(f"--{name.replace('_', '-')}: at least 1")
     plans = read_plans(options.plans)
     header = plans[0].header
     device = stepsim_ranks.pick_device(options.device)

@@ -237,26 +237,31 @@ def test_the_report_of_own_models():
         "passes": 4,
         "other_load": [0.1, 0.25],
         "refused": {"measured": "measure larger batches"},
+        "naive_ms": {"a": 11.0, "b": 15.0},
+        "drift": 0.02,
         "validations": {
             "own": validation({"a": (10.1, 10.0), "b": (12.0, 15.0)}),
             "recorded": validation({"a": (9.0, 10.0), "b": (15.0, 15.0)}),
         },
     }
     text = own_model.report({"images": made})
-    assert "Mean error of 2 predictions by stepsim_calibrate.py: 10.5 %, worst 20.0 %." in text
-    own = "| stepsim_calibrate.py | 64 s | +1.0 % | -20.0 % | 10.5 % | 1 of 2 | 2.0 % |"
-    assert own in text, text
+    tail = "10.5 % | 1 of 2 | 0.50 | 2.0 % |"
+    assert f"| stepsim_calibrate.py | 64 s | +1.0 % | -20.0 % | {tail}" in text, text
+    tail = "10.5 % | 20.0 % | 1 of 2 | 0.50 | 2.0 % and 2.0 % |"
+    assert f"| stepsim_calibrate.py | 2 | 10.5 % | {tail}" in text, text
+    assert "| three-term fit | 2 | 5.0 % | 5.0 % | 10.0 % |" in text, text
+    assert "| three-term fit |  | +10.0 % | +0.0 % | 5.0 % |" in text, text
     assert "| one recorded policy (bucketed) | 60 s | -10.0 % | +0.0 % | 5.0 %" in text, text
     assert "| measured |  | 10.00 ms | 15.00 ms |" in text, text
     assert "stepsim_measure.py: measure larger batches" in text, text
 
 
 def test_every_own_model_has_its_files():
-    for name, scenario in own_model.MODELS.items():
-        assert (own_model.LIVE / "own" / f"{name}.py").exists(), name
-        kinds = results.scenario_policies(own_model.LIVE / "scenarios" / scenario)
-        assert len(kinds) == 4 and own_model.RECORDED in [one["name"] for one in kinds]
-    assert set(own_model.PRESETS) <= set(own_model.MODELS)
+    for kind, policies in (("own", 4), ("today", 6)):
+        for name, job in own_model.SETS[kind].items():
+            assert (own_model.LIVE / "own" / f"{job.source}.py").exists(), name
+            kinds = results.scenario_policies(own_model.LIVE / "scenarios" / job.scenario)
+            assert len(kinds) == policies and own_model.RECORDED in [one["name"] for one in kinds]
 
 
 def test_records_are_packed_without_the_plans():

@@ -1,20 +1,26 @@
 #!/usr/bin/env python3
-"""Calibrates four models with stepsim_calibrate.py and predicts their policies before they run.
+"""Calibrates models with stepsim_calibrate.py and predicts their policies before they run.
 
     nohup /usr/bin/python3 tests/live/own_model.py --build build > own_model.log 2>&1 &
+    nohup VENV/bin/python tests/live/own_model.py --set today --build build > today.log 2>&1 &
 
-For each model of tests/live/own: profiles by stepsim_measure.py (where the family is known), of one
+The set `own` has four models with four policies, for any PyTorch; `today` has six models of
+transformers with six policies on two data sets each. For each: profiles by stepsim_measure.py (where the family is known), of one
 recorded policy, and by stepsim_calibrate.py; then the predictions of all policies with each; then
 the policies trained live, by turns in blocks of 4 steps of one process, on 2 ranks over gloo. A
-model that is done is not run again: remove its folder to do so. Writes tests/live/OWN_MODEL.md.
+model that is done is not run again: remove its folder to do so. Writes tests/live/OWN_MODEL.md or
+TODAYS_MODELS.md.
 """
 
 import argparse
+import dataclasses
 import datetime
 import json
 import os
 import pathlib
+import re
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -25,6 +31,7 @@ TORCH = ROOT / "calibrate" / "torch"
 sys.path[:0] = [str(LIVE), str(TORCH)]
 
 import campaign  # noqa: E402
+import naive  # noqa: E402
 import network  # noqa: E402
 import ranks  # noqa: E402
 import results  # noqa: E402
@@ -32,26 +39,61 @@ import results  # noqa: E402
 CALIBRATE = TORCH / "stepsim_calibrate.py"
 RECORDED = "bucketed"  # Its batches differ most.
 BLOCK = 4
+STEPS = 24  # Of each scenario.
 LIMIT_S = 900
 # Memory stays with the process: else some batches take half as long again, always the same ones.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000"}
-MODELS = {
-    "distilbert": "own_model.toml",
-    "gpt2": "own_model.toml",
-    "images": "own_images.toml",
-    "encoder_decoder": "own_model.toml",
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A model of tests/live/own, a scenario and, in place of its lengths, others.
+
+    preset: keys with which Stepsim itself knows the model.
+    """
+
+    source: str
+    scenario: str
+    lengths: str | None = None
+    preset: str | None = None
+
+
+def preset(kind, layers, vocab, **more):
+    keys = {"kind": f'"{kind}"', "layers": layers, "hidden": 128, "heads": 4, "vocab": vocab}
+    keys |= {"max_length": 256, "ffn": 512, **more}
+    return "\n".join(f"{key} = {value}" for key, value in keys.items())
+
+
+TEXTS = {
+    "chat": f'{{ histogram = "{ROOT}/scenarios/lengths/hh_rlhf_harmless_test_chosen.json", seed = 1, cap = 160 }}',
+    "maths": f'{{ histogram = "{ROOT}/scenarios/lengths/gsm8k_train_qa.json", seed = 1, cap = 160 }}',
 }
-# The same two models as Stepsim knows them.
-PRESETS = {
-    "distilbert": (
-        'kind = "distilbert"\nlayers = 4\nhidden = 128\nheads = 4\nffn = 512\nvocab = 8192\n'
-        "max_length = 256\nclasses = 16"
-    ),
-    "gpt2": (
-        'kind = "gpt2"\nlayers = 2\nhidden = 128\nheads = 4\nffn = 512\nvocab = 4096\n'
-        "max_length = 256"
-    ),
+IMAGES = {
+    "thumbnails": f'{{ file = "{LIVE}/scenarios/own_images.txt" }}',
+    "photos": f'{{ file = "{LIVE}/scenarios/today_photos.txt" }}',
 }
+TODAYS = {
+    "hf_bert": (TEXTS, preset("bert", 3, 4096)),
+    "hf_gpt2": (TEXTS, preset("gpt2", 3, 4096)),
+    "hf_llama": (TEXTS, preset("llama", 3, 4096, ffn=384, kv_heads=2)),
+    "hf_t5": (TEXTS, None),
+    "hf_resnet": (IMAGES, None),
+    "hf_wav2vec2": (TEXTS, None),
+}
+SETS = {
+    "own": {
+        "distilbert": Job("distilbert", "own_model.toml", preset=preset("distilbert", 4, 8192, classes=16)),
+        "gpt2": Job("gpt2", "own_model.toml", preset=preset("gpt2", 2, 4096)),
+        "images": Job("images", "own_images.toml"),
+        "encoder_decoder": Job("encoder_decoder", "own_model.toml"),
+    },
+    "today": {
+        f"{source}_{data}": Job(source, "today.toml", lengths, keys)
+        for source, (sets, keys) in TODAYS.items()
+        for data, lengths in sets.items()
+    },
+}
+REPORTS = {"own": "OWN_MODEL.md", "today": "TODAYS_MODELS.md"}
 SOURCES = {
     "own": "stepsim_calibrate.py",
     "recorded": f"one recorded policy ({RECORDED})",
@@ -59,84 +101,29 @@ SOURCES = {
 }
 
 
-# ---- one rank -----------------------------------------------------------------------------------
-
-
-def train(spec_path):
-    """Trains the plans of the file by turns in blocks, each with a record of its own."""
-    import stepsim_calibrate as own
-    import stepsim_recorder
-
-    spec = json.loads(pathlib.Path(spec_path).read_text(encoding="utf-8"))
-    module = own.load_module(spec["model"])
-    job = own.Job(module.make_model, module.make_batch)
-    all_ranks = own.Ranks(own.pick_device("cpu"))
-    trainer = own.Trainer(job, all_ranks)
-    trainer.wrap()
-    plans, recorders = [], []
-    for plan in spec["plans"]:
-        with open(plan, encoding="utf-8") as lines:
-            header = json.loads(next(lines))
-            rows = [row for row in map(json.loads, lines) if row["rank"] == all_ranks.rank]
-        plans.append(
-            [own.Shape(len(row["lengths"]), row["max_length"], row["lengths"]) for row in rows]
-        )
-        described = {"model": trainer.model, "optimizer": trainer.optimizer}
-        recorders.append(
-            stepsim_recorder.Recorder(
-                pathlib.Path(spec["out"]) / pathlib.Path(plan).stem,
-                policy=header["policy"],
-                scenario=header["scenario"],
-                warmup_steps=header["warmup_steps"],
-                bucket_times=False,
-                **(described if spec["describe"] else {}),
-            )
-        )
-    steps = len(plans[0])
-
-    def run(shapes, recorder):
-        """Batches are made before the steps, as those of a calibration are."""
-        batches = [job.batch(shape, all_ranks.device) for shape in shapes]
-        if recorder is not None:
-            recorder.resume()
-        for shape, batch in zip(shapes, batches):
-            trainer.step(shape, batch, recorder or own.Silent())
-
-    # DDP rebuilds its buckets after the first step, and in a live run all shapes are known.
-    for shapes in plans if spec["warm_up"] else [plans[0][:3]]:
-        run(shapes, None)
-    deadline = time.monotonic() + spec["seconds"]
-    for number in range(spec["passes"]):
-        if number >= 2 and all_ranks.any(time.monotonic() > deadline):
-            break
-        for turn, first in enumerate(range(0, steps, BLOCK)):
-            shift = (turn + number) % len(plans)
-            for place in [*range(shift, len(plans)), *range(shift)]:
-                run(plans[place][first : first + BLOCK], recorders[place])
-        for recorder in recorders:
-            recorder.next_repeat()
-    for recorder in recorders:
-        recorder.close()
-    own.dist.barrier()  # gloo aborts a rank that ends while another one still talks to it.
-
-
-# ---- the experiment -----------------------------------------------------------------------------
-
-
 def stamp(path):
     moment = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.timezone.utc)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def torch_version():
+    """What scenarios call the version of PyTorch that runs: the first bucket changed in 2.11."""
+    import torch
+
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    return "1.13" if version < (2, 0) else "2.4" if version < (2, 11) else "newest"
+
+
 class Trial:
-    """One model."""
+    """One job of a set."""
 
     def __init__(self, name, options):
         self.name, self.options = name, options
+        self.job = SETS[options.set][name]
         self.folder = pathlib.Path(options.work).resolve() / name
-        self.scenario_path = LIVE / "scenarios" / MODELS[name]
-        self.source = LIVE / "own" / f"{name}.py"
+        self.source = LIVE / "own" / f"{self.job.source}.py"
         self.tools = pathlib.Path(options.build).resolve()
+        self.naive_ms = {}  # By policy, from the three-term fit to the recorded one.
 
     def tool(self, program, *arguments, statuses=(0,)):
         command = [str(self.tools / program), *map(str, arguments)]
@@ -147,12 +134,15 @@ class Trial:
 
     def scenario(self, source):
         """Writes the scenario with the profile of a source, and returns its path."""
-        text = self.scenario_path.read_text(encoding="utf-8")
+        text = (LIVE / "scenarios" / self.job.scenario).read_text(encoding="utf-8")
         text = text.replace("ranks = 2\n", f'ranks = 2\nprofile = "{self.folder}/{source}.json"\n')
         text = text.replace("../../../scenarios", str(ROOT / "scenarios"))
         text = text.replace("own_images.txt", str(LIVE / "scenarios" / "own_images.txt"))
+        text = re.sub('^torch = .*', f'torch = "{torch_version()}"', text, flags=re.MULTILINE)
+        if self.job.lengths is not None:
+            text = re.sub("^lengths = .*", f"lengths = {self.job.lengths}", text, flags=re.MULTILINE)
         if source == "measured":
-            text = text.replace('kind = "recorded"', PRESETS[self.name])
+            text = text.replace('kind = "recorded"', self.job.preset)
         path = self.folder / f"scenario_{source}.toml"
         path.write_text(text, encoding="utf-8")
         return path
@@ -167,23 +157,13 @@ class Trial:
         ranks.run(network.Loopback(2), program, arguments, self.folder / log, LIMIT_S)
         return time.monotonic() - begun
 
-    def train(self, out, plans, seconds, describe):
-        """Returns the records, in the order of the plans. `describe`: a run to calibrate by; else
-        the shapes are met before, by a pass that is not recorded."""
+    def train(self, out, plans, seconds, *, warm_up, passes):
+        """Trains the plans by turns. Returns the records, in the order of the plans. `warm_up`: steps
+        of each plan that come before and are not recorded; `passes`: at most so many."""
         folder = self.folder / out
-        folder.mkdir()
-        spec = {
-            "model": str(self.source),
-            "plans": [str(plan) for plan in plans],
-            "out": str(folder),
-            "describe": describe,
-            "warm_up": not describe,
-            "passes": 60 if describe else 12,  # At most.
-            "seconds": seconds,
-        }
-        path = self.folder / f"{out}_spec.json"
-        path.write_text(json.dumps(spec), encoding="utf-8")
-        self.launch(pathlib.Path(__file__), ["--train", path], f"{out}.log")
+        options = ["--out-dir", folder, "--model", self.source, "--device", "cpu", "--block", BLOCK]
+        options += ["--warm-up", warm_up, "--repeats", passes, "--seconds", seconds]
+        self.launch(TORCH / "stepsim_live.py", [*plans, *options], f"{out}.log")
         return [folder / plan.name for plan in plans]
 
     def printed_command(self, log):
@@ -223,8 +203,15 @@ class Trial:
     def record_one_policy(self, plans):
         (plan,) = [plan for plan in plans if plan.stem == RECORDED]
         begun = time.monotonic()
-        records = self.train("recorded", [plan], self.options.seconds, describe=True)
+        records = self.train("recorded", [plan], self.options.seconds, warm_up=3, passes=60)
         took = time.monotonic() - begun
+        header, rows = campaign.read_lines(records[0])
+        fitted = naive.fit(rows, header["warmup_steps"])
+        for one in plans:
+            plan_header, plan_rows = campaign.read_lines(one)
+            self.naive_ms[plan_header["policy"]] = naive.predict_ms(
+                fitted, plan_rows, plan_header["warmup_steps"]
+            )
         self.tool(
             *("calibrate/stepcal", "import", "run-record", *records),
             *("--profile", self.folder / "recorded.json"),
@@ -260,7 +247,7 @@ class Trial:
         self.folder.mkdir(parents=True)
         took = {}
         begun = campaign.processor_s()
-        if self.name in PRESETS:
+        if self.job.preset is not None:
             self.say("stepsim_measure.py")
             took["measured"] = self.measure_ops()
         plans = self.plans("own")
@@ -281,7 +268,8 @@ class Trial:
         time.sleep(1)  # Records state their start in whole seconds, which must be later.
         self.say(f"predicted at {predicted}; live")
         calibrated = campaign.processor_s()
-        records = self.train("live", plans, self.options.live_seconds, describe=False)
+        # All shapes are met before: the first meeting is not what is predicted.
+        records = self.train("live", plans, self.options.live_seconds, warm_up=STEPS, passes=12)
         with open(records[0], encoding="utf-8") as lines:
             live = json.loads(next(lines))
         if predicted >= live["started_at"]:
@@ -292,6 +280,8 @@ class Trial:
             "live_at": live["started_at"],
             "passes": live["repeats"],
             "refused": refused,
+            "naive_ms": self.naive_ms,
+            "drift": self.drift(),
             "other_load": [
                 campaign.other_load(begun, calibrated),
                 campaign.other_load(calibrated, campaign.processor_s()),
@@ -299,6 +289,12 @@ class Trial:
             "validations": {source: self.validate(source, records) for source in took},
         }
         (self.folder / "result.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+
+    def drift(self):
+        """Returns how much longer the recorded policy's steps took in the live run, as a fraction."""
+        header, before = campaign.read_lines(self.folder / "recorded" / f"{RECORDED}.jsonl")
+        after = campaign.read_lines(self.folder / "live" / f"{RECORDED}.jsonl")[1]
+        return naive.drift(before, after, header["warmup_steps"])
 
     def say(self, text):
         print(f"[{self.name} {time.strftime('%H:%M:%S')}] {text}", flush=True)
@@ -320,6 +316,12 @@ def errors_of(result):
     }
 
 
+def naive_errors(result):
+    """[policy] The error of the three-term fit."""
+    measured = {policy: row["measured_ms"]["mean"] for policy, row in errors_of(result)["own"].items()}
+    return {policy: ms / measured[policy] - 1 for policy, ms in result["naive_ms"].items()}
+
+
 def model_text(name, result):
     errors = errors_of(result)
     policies = list(errors["own"])
@@ -328,52 +330,85 @@ def model_text(name, result):
         "",
         f"Predictions on disk {result['predicted_at']}, live run began {result['live_at']}; "
         f"{result['passes']} passes. Other work kept {result['other_load'][0]:.2f} processors busy "
-        f"while it was calibrated and {result['other_load'][1]:.2f} in the live run.",
+        f"while it was calibrated and {result['other_load'][1]:.2f} in the live run. The recorded "
+        f"policy's steps took {1 + result['drift']:.3f} times as long in the live run.",
         "",
     ]
-    head = ["profile by", "took", *policies, "mean error", "in interval", "regret"]
+    head = ["profile by", "took", *policies, "mean error", "in interval", "tau", "regret"]
     rows = []
     for source in SOURCES:
         if source not in errors:
             continue
-        found = errors[source]
+        found, validation = errors[source], result["validations"][source]
         sizes = [abs(row["error"]["mean"]) for row in found.values()]
         inside = sum(row["in_interval"] for row in found.values())
         rows.append(
             [SOURCES[source], f"{result['took'][source]:.0f} s"]
             + [results.signed(found[policy]["error"]["mean"]) for policy in policies]
-            + [f"{100 * sum(sizes) / len(sizes):.1f} %", f"{inside} of {len(sizes)}"]
-            + [f"{100 * result['validations'][source]['regret']:.1f} %"]
+            + [f"{100 * statistics.fmean(sizes):.1f} %", f"{inside} of {len(sizes)}"]
+            + [f"{validation['kendall_tau']:.2f}", f"{100 * validation['regret']:.1f} %"]
         )
+    fitted = naive_errors(result)
+    mean = 100 * statistics.fmean(map(abs, fitted.values()))
+    cells = [results.signed(fitted[policy]) for policy in policies]
+    rows.append(["three-term fit", "", *cells, f"{mean:.1f} %", "", "", ""])
     own = errors["own"]
     measured = [f"{own[policy]['measured_ms']['mean']:.2f} ms" for policy in policies]
     repeats = [f"{100 * own[policy]['repeatability']:.1f} %" for policy in policies]
-    rows.append(["measured", "", *measured, "", "", ""])
-    rows.append(["passes differ by", "", *repeats, "", "", ""])
+    rows.append(["measured", "", *measured, "", "", "", ""])
+    rows.append(["passes differ by", "", *repeats, "", "", "", ""])
     refused = [f"{SOURCES[source]}: {why}" for source, why in result["refused"].items()]
     return [*lines, *results.table(head, rows), "", *refused, *[""] * len(refused)]
 
 
+def summary(found):
+    """The lines of a table with a row for each way to calibrate."""
+    head = ["profile by", "predictions", "mean error", "median", "worst", "in interval", "tau", "regret, mean and worst"]
+    rows = []
+    for source, told in SOURCES.items():
+        having = [result for result in found.values() if source in result["validations"]]
+        cells = [row for result in having for row in errors_of(result)[source].values()]
+        if not cells:
+            continue
+        validations = [result["validations"][source] for result in having]
+        rows.append(
+            [told, *spread([row["error"]["mean"] for row in cells])]
+            + [f"{sum(row['in_interval'] for row in cells)} of {len(cells)}"]
+            + [f"{statistics.fmean(one['kendall_tau'] for one in validations):.2f}"]
+            + [" and ".join(f"{100 * value:.1f} %" for value in mean_and_worst(one["regret"] for one in validations))]
+        )
+    fitted = [error for result in found.values() for error in naive_errors(result).values()]
+    rows.append(["three-term fit", *spread(fitted), "", "", ""])
+    return results.table(head, rows)
+
+
+def mean_and_worst(values):
+    values = list(values)
+    return statistics.fmean(values), max(values)
+
+
+def spread(errors):
+    """How many, and the mean, median and largest size, as texts."""
+    sizes = [abs(error) for error in errors]
+    figures = (statistics.fmean(sizes), statistics.median(sizes), max(sizes))
+    return [str(len(sizes)), *(f"{100 * figure:.1f} %" for figure in figures)]
+
+
 def report(found):
     days = sorted({result["live_at"][:10] for result in found.values()})
-    own = [
-        abs(row["error"]["mean"])
-        for result in found.values()
-        for row in errors_of(result)["own"].values()
-    ]
     lines = [
         "# Models calibrated in the user's own PyTorch",
         "",
         "Written by `tests/live/own_model.py`. Errors of predicted mean steps, predicted before",
         "the policies ran: with a profile by `stepsim_calibrate.py`, by `import run-record`",
-        "from one recorded policy, and by `stepsim_measure.py` where the family is known. The last row",
-        "of these was measured first; then, with all shapes met, all policies trained live, by",
-        "turns in blocks of 4 steps of one process, 2 ranks over gloo. Models: `tests/live/own`.",
+        "from one recorded policy, and by `stepsim_measure.py` where the family is known; beside",
+        "them a fit of a + b tokens + c tokens x length to the recorded policy. The profiles",
+        "were made first; then, with all shapes met, all policies trained live, by turns in",
+        "blocks of 4 steps of one process, 2 ranks over gloo. Models: `tests/live/own`.",
         "",
         f"Machine: {results.machine()}. {' and '.join(days)} (UTC).",
         "",
-        f"Mean error of {len(own)} predictions by stepsim_calibrate.py: "
-        f"{100 * sum(own) / len(own):.1f} %, worst {100 * max(own):.1f} %.",
+        *summary(found),
         "",
     ]
     for name, result in found.items():
@@ -383,20 +418,18 @@ def report(found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--set", default="own", choices=SETS, help="which jobs")
     parser.add_argument("--build", default="build", help="folder of a build")
     parser.add_argument("--work", help="folder for records; default: own_model in the build")
-    parser.add_argument("--out", default=str(LIVE / "OWN_MODEL.md"), help="report to write")
-    parser.add_argument("--models", default=",".join(MODELS), help="which, by commas")
+    parser.add_argument("--out", help="report to write; default: that of the set")
+    parser.add_argument("--models", help="which of the set, by commas; default: all")
     parser.add_argument("--seconds", type=int, default=60, help="of each calibration")
     parser.add_argument("--live-seconds", type=int, default=60, help="of each live run")
-    parser.add_argument("--train", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.train:
-        train(options.train)
-        return
     options.work = options.work or os.path.join(options.build, "own_model")
+    options.out = options.out or str(LIVE / REPORTS[options.set])
     found, failed = {}, []
-    for name in options.models.split(","):
+    for name in options.models.split(",") if options.models else SETS[options.set]:
         trial = Trial(name, options)
         try:
             if trial.result() is None:

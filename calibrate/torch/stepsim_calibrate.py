@@ -6,13 +6,14 @@
     python3 -m stepsim.torch.calibrate my_model.py --shapes shapes.json --out mine   # the package's
 
 It starts the plans' ranks on this machine, unless torchrun or another launcher has done so. Beside this
-file: stepsim_job.py, stepsim_models.py, stepsim_ranks.py, stepsim_recorder.py, stepsim_units.py and
-all_reduce.py; they need only torch and NumPy.
+file: stepsim_job.py, stepsim_models.py, stepsim_ranks.py, stepsim_recorder.py, stepsim_transformers.py,
+stepsim_units.py and all_reduce.py; they need only torch and NumPy.
 
 my_model.py defines `make_model()` and `make_batch(samples, length, device)`, and may define
 `loss(model, batch)`, `make_optimizer(parameters)`, `ddp` (a dict of DistributedDataParallel's
 arguments, or None to train without it), `comm_hook` (state, hook) and `precision` ("none", "bf16",
-"fp16"). Without it the model is the one that the plans describe, where they do. The same from Python:
+"fp16"). Without it the model is the one that the plans describe, of transformers where their scenario
+has [model] config (which needs transformers). The same from Python:
 calibrate(make_model, make_batch, shapes=…, out=…).
 """
 

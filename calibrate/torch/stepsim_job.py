@@ -1,6 +1,7 @@
-"""What a rank trains: your own model, as a file of functions gives it, or a family that Stepsim knows.
+"""What a rank trains: your own model, as a file of functions gives it, a family that Stepsim knows,
+or one of transformers.
 stepsim_calibrate.py and stepsim_live.py import it; it needs only torch and, beside it, stepsim_ranks.py,
-stepsim_recorder.py and stepsim_models.py.
+stepsim_recorder.py, stepsim_models.py and stepsim_transformers.py; for models of transformers also that.
 """
 
 import collections
@@ -14,11 +15,12 @@ import types
 
 if __package__:  # A module of the package stepsim …
     from . import stepsim_ranks  # First: it says so where there is no PyTorch.
-    from . import stepsim_models
+    from . import stepsim_models, stepsim_transformers
 else:  # … or a file by itself, with the others beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import stepsim_ranks  # First: it says so where there is no PyTorch.
     import stepsim_models
+    import stepsim_transformers
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
@@ -173,18 +175,41 @@ def job_of_file(path):
 
 def job_of_family(config, optimizer, device):
     """The job of a plan's "model" and "optimizer", as Job takes it. Raises CannotTrain."""
+    short = {"bf16": "bf16", "f16": "fp16"}.get(config["dtype"], "none")
+    job = {
+        "make_optimizer": lambda parameters: stepsim_models.make_optimizer(optimizer, parameters),
+        "precision": "none" if config["parameter_dtype"] == config["dtype"] else short,
+    }
+    return {**job, **(of_transformers if config["family"] == "transformers" else of_family)(config, device)}
+
+
+def of_family(config, device):
+    """What job_of_family() takes of a family that Stepsim knows itself."""
     stepsim_models.check(config, device)
 
     def make_batch(samples, length, device, lengths):  # pylint: disable=unused-argument
         return stepsim_models.make_batch(config, lengths, length, device)
 
-    short = {"bf16": "bf16", "f16": "fp16"}.get(config["dtype"], "none")
     return {
         "make_model": lambda: stepsim_models.make_model(config, device),
         "make_batch": make_batch,
         "loss": lambda model, batch: model(*batch),
-        "make_optimizer": lambda parameters: stepsim_models.make_optimizer(optimizer, parameters),
-        "precision": "none" if config["parameter_dtype"] == config["dtype"] else short,
+    }
+
+
+def of_transformers(config, device):
+    """The same of a model of transformers, by its config.json."""
+    stepsim_transformers.check()
+    own = stepsim_transformers.configuration(config["config"])
+    dtype = stepsim_models.DTYPES[config["parameter_dtype"]]
+
+    def make_batch(samples, length, device, lengths):  # pylint: disable=unused-argument
+        return stepsim_transformers.make_batch(config["architecture"], own, lengths, length, device, dtype)
+
+    return {
+        "make_model": lambda: stepsim_transformers.make_model(config, device),
+        "make_batch": make_batch,
+        "loss": stepsim_transformers.loss,
     }
 
 

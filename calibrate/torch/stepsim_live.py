@@ -7,14 +7,15 @@ for `stepsim validate`.
     python3 -m stepsim.torch.live plans/*.jsonl --out-dir live     # the installed package's
 
 It starts the plans' ranks on this machine, unless torchrun or another launcher has done so. Beside this
-file: stepsim_job.py, stepsim_models.py, stepsim_ranks.py and stepsim_recorder.py; they need only torch
-and NumPy.
+file: stepsim_job.py, stepsim_models.py, stepsim_ranks.py, stepsim_recorder.py and stepsim_transformers.py;
+they need only torch and NumPy.
 
-The model is the one that the plans describe, on random tokens, or that of your file as
-stepsim_calibrate.py takes it. All plans train in one process group and take turns of --block steps, so
-that they see the machine in the same state; on a GPU each turn begins with the step before it, unrecorded, so
-that the host is as far ahead as in training without turns. For each plan PLAN.jsonl it writes the run record
-OUT-DIR/PLAN.jsonl; a run that is stopped leaves OUT-DIR/PLAN.rankN.jsonl, which are read as well.
+The model is the one that the plans describe, on random tokens (of transformers where their scenario has
+[model] config, which needs transformers), or that of your file as stepsim_calibrate.py takes it. All plans
+train in one process group and take turns of --block steps, so that they see the machine in the same state; on
+a GPU each turn begins with the step before it, unrecorded, so that the host is as far ahead as in training
+without turns. For each plan PLAN.jsonl it writes the run record OUT-DIR/PLAN.jsonl; a run that is stopped
+leaves OUT-DIR/PLAN.rankN.jsonl, which are read as well.
 """
 
 import argparse

@@ -454,12 +454,12 @@ class Encoder(Family):
         batch = Batch(self.config, tokens, lengths, counts)
         rows = self.words(tokens)
         self.mark("embedding", rows)
-        positions = self.positions(batch.positions)
-        self.mark("position_embedding", positions)
         if self.is_bert:
             types = self.types(torch.zeros_like(tokens))
             self.mark("token_type_embedding", types)
             rows = rows + types
+        positions = self.positions(batch.positions)
+        self.mark("position_embedding", positions)
         rows = rows + positions
         self.mark("embedding_add", rows)
         rows = self.embedding_norm(rows)

@@ -14,6 +14,10 @@ import subprocess
 import sys
 import time
 
+# A process that trains the shapes of many batches makes more kernels than oneDNN's cache holds (1,024), and
+# convolutions then take half as long again; a training of one policy makes fewer. oneDNN reads it once.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16384")
+
 try:
     import torch
     import torch.distributed as dist

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -51,6 +52,12 @@ std::string foreign_list(const std::string& path) {
   }
   if (name.ends_with(".safetensors")) {
     return "holds weights, by name and not in the order of the model: give the list of the model";
+  }
+  std::string begin(4096, '\0');
+  std::ifstream(path, std::ios::binary).read(begin.data(), std::ssize(begin));
+  if (begin.find("Layer (type") != std::string::npos) {
+    return "is a table of torchinfo, which counts parameters by layer and has no list of tensors: "
+           "give that of the model";
   }
   return "";
 }

@@ -75,7 +75,7 @@ struct TransformerConfig {
 /// The ops of one micro-batch, in execution order.
 ///
 /// Forward, by name (P is "layer3." and so on; each family leaves out what it lacks):
-///   embedding, position_embedding, token_type_embedding (Embedding), embedding_add (Elementwise,
+///   embedding, token_type_embedding, position_embedding (Embedding), embedding_add (Elementwise,
 ///   one for all sums), embedding_norm;
 ///   per layer  P attention_norm (before attention in TokenClassifier, Gpt2, Llama, Nanochat),
 ///   P qkv, or P q, P k, P v (Gemm), P rotary (Elementwise, n = (heads + kv_heads) * head_dim),

@@ -43,10 +43,10 @@ class ForwardList {
     constexpr std::int64_t kTokenTypes = 2;
     add("embedding", OpClass::Embedding, config_.hidden, config_.vocab);
     if (position_table(config_.family)) {
-      add("position_embedding", OpClass::Embedding, config_.hidden, config_.max_length);
       if (config_.family == ModelFamily::Bert) {
         add("token_type_embedding", OpClass::Embedding, config_.hidden, kTokenTypes);
       }
+      add("position_embedding", OpClass::Embedding, config_.hidden, config_.max_length);
       add("embedding_add", OpClass::Elementwise, config_.hidden);
     }
     if (!pre_norm(config_.family) || config_.family == ModelFamily::Nanochat) {

@@ -20,7 +20,7 @@ STEPCAL, STEPSIM, PYTHON_FOLDER, *VERSIONS = sys.argv[1:]
 ENVIRONMENTS = pathlib.Path(os.environ.get("STEPSIM_TORCH", "/var/tmp/stepsim-torch"))
 # The package is built with Debian's pybind11, which cannot read the arrays of NumPy 2; that the one
 # which pip builds can is what the test `pip install` shows.
-PACKAGES = ["numpy<2"]
+PACKAGES = ["numpy<2", "transformers"]
 LIMIT_S = 1800
 
 PARTS = {
@@ -32,6 +32,7 @@ PARTS = {
     "traces": ["calibrate/torch/torch_trace_test.py", STEPCAL, STEPSIM],
     "BatchSampler": ["python/sampler_test.py"],
     "Advisor": ["python/advisor_test.py", PYTHON_FOLDER],
+    "transformers": ["calibrate/torch/torch_transformers_test.py", STEPCAL, STEPSIM],
     "modules": ["python/torch_modules_test.py"],
     "cost file": ["calibrate/export/cost_file_test.py", STEPCAL, STEPSIM],
 }
@@ -46,11 +47,11 @@ def python_of(version):
     done = folder / "complete"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    if not done.exists() or version == "newest":
+    if not done.exists() or done.read_text(encoding="utf-8") != str(PACKAGES) or version == "newest":
         torch = "torch" if version == "newest" else f"torch=={version}"
         command = [str(python), "-m", "pip", "install", "--quiet", "--upgrade", torch, *PACKAGES]
         subprocess.run(command, check=True)
-        done.touch()
+        done.write_text(str(PACKAGES), encoding="utf-8")
     return str(python)
 
 

@@ -7,12 +7,15 @@ Nothing is reduced: the hook hands the bucket back. So only the buckets cost mem
 
 import json
 import os
+import pathlib
 import sys
 import time
 import types
 import warnings
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "calibrate" / "torch"))
 warnings.filterwarnings("ignore")
+import stepsim_transformers  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import transformers  # noqa: E402
@@ -74,25 +77,9 @@ def build(case):
 
 def inputs_of(case, samples=1, length=8):
     """Returns a batch for the class of a case: token ids, images or spectrograms, with labels."""
-    config = case["config"]
-    name = config["architectures"][0]
-    ids = torch.arange(samples * length).reshape(samples, length) % 90 + 3
-    zeros = torch.zeros(samples, dtype=torch.long)
-    if name.startswith("ViT"):
-        side = config.get("image_size", 224)
-        return {"pixel_values": torch.randn(samples, 3, side, side), "labels": zeros}
-    if name.startswith("Whisper"):
-        frames = 2 * config.get("max_source_positions", 1500)
-        return {"input_features": torch.randn(samples, config.get("num_mel_bins", 80), frames), "labels": ids}
-    if "Sequence" in name:
-        return {"input_ids": ids, "labels": zeros}
-    if "Question" in name:
-        return {"input_ids": ids, "start_positions": zeros + 1, "end_positions": zeros + 2}
-    if "TokenClass" in name:
-        return {"input_ids": ids, "labels": torch.zeros_like(ids)}
-    if "PreTraining" in name:
-        return {"input_ids": ids, "labels": ids, "next_sentence_label": zeros}
-    return {"input_ids": ids, "labels": ids}
+    (architecture,) = case["config"]["architectures"]
+    config = stepsim_transformers.configuration(json.dumps(case["config"]))
+    return stepsim_transformers.make_batch(architecture, config, [length] * samples, length, "cpu")
 
 
 def bucket_lists(case):

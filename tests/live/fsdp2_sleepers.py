@@ -133,7 +133,7 @@ def with_costs(job, costs):
     return scaled
 
 
-def job_of(key, ranks, tables, beside):
+def job_of(key, ranks, tables, beside, host):
     """The job of a step, as sleepers.cpp takes it."""
     _, variant, mode = key
 
@@ -142,58 +142,70 @@ def job_of(key, ranks, tables, beside):
 
     batches = zip(*(row["planned"] for row in ranks))
     return {
-        **{**PLAIN, **VARIANTS[variant], "accumulate": MODES[mode]}, **HOST_MS, **tables,
+        **{**PLAIN, **VARIANTS[variant], "accumulate": MODES[mode]}, **host, **tables,
         "elements": ELEMENTS, "optimizer_ms": beside["optimizer"],
         "work_ms": [[[work(layer) for layer in planned] for planned in batch] for batch in batches],
     }  # fmt: skip
+
+
+def played(sleepers, jobs):
+    """Milliseconds of each job."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "jobs.json"
+        path.write_text(json.dumps(jobs), encoding="utf-8")
+        done = subprocess.run([sleepers, path], check=True, capture_output=True, text=True)
+    return list(map(float, done.stdout.split()))
 
 
 def rows(sleepers, data):
     """Yields (key, predicted ms, ms with the costs of OWN, [measured ms])."""
     steps = read_steps(data / "records")
     tables, beside = read_tables(data / "gloo/coll_gloo_2.csv"), beside_sleep(steps[CALIBRATION])
-    jobs = [job_of(key, ranks, tables, beside) for key, many in steps.items() for ranks in many]
+    jobs = [job_of(key, ranks, tables, beside, HOST_MS) for key, many in steps.items() for ranks in many]
     costs = own_costs(steps[OWN], tables)
     jobs += [with_costs(job, costs) for job in jobs]
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "jobs.json"
-        path.write_text(json.dumps(jobs), encoding="utf-8")
-        done = subprocess.run([sleepers, path], check=True, capture_output=True, text=True)
-    times = list(map(float, done.stdout.split()))
-    played, owned = iter(times), iter(times[len(times) // 2 :])
+    times = played(sleepers, jobs)
+    predictions, with_own = iter(times), iter(times[len(times) // 2 :])
     for key, many in steps.items():
-        predicted, own = (statistics.fmean(next(one) for _ in many) for one in (played, owned))
+        predicted, own = (statistics.fmean(next(one) for _ in many) for one in (predictions, with_own))
         yield key, predicted, own, [measured_ms(ranks) for ranks in many]
 
 
-def main():
-    data = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else os.environ["STEPSIM_DATA"]) / "fsdp2"
+def report(cells):
+    """Prints the table of (key, predicted ms, ms with the costs of OWN or None, [measured ms])."""
     errors, owned = collections.defaultdict(list), []
     near = inside = 0
-    print("| experiment | | predicted, ms | measured, ms | its standard error | error | with costs of uniform, default |")
-    print("|---|---|---|---|---|---|---|")
-    for key, predicted, own, times in rows(sys.argv[1], data):
+    more = "" if cells[0][2] is None else " with costs of uniform, default |"
+    print(f"| experiment | | predicted, ms | measured, ms | its standard error | error |{more}")
+    print("|---|---|---|---|---|---|" + "---|" * bool(more))
+    for key, predicted, own, times in cells:
         experiment, variant, mode = key
         mean = statistics.fmean(times)
         unsure = statistics.stdev(times) / len(times) ** 0.5 / mean
         error = predicted / mean - 1
         if key != CALIBRATION:
             errors["ddp" if variant == "ddp" else "fully_shard"].append(error)
-            if variant != "ddp" and key != OWN:
-                owned.append(own / mean - 1)
             near += abs(error) <= 0.05
             inside += abs(error) <= 2 * unsure
+            if own is not None and variant != "ddp" and key != OWN:
+                owned.append(own / mean - 1)
         name = variant if mode == "plain" else f"{variant}, {mode}"
-        print(f"| {experiment} | {name} | {predicted:.0f} | {mean:.0f} | {unsure:.1%} | {error:+.1%} "
-              f"| {own / mean - 1:+.1%} |")  # fmt: skip
+        last = "" if own is None else f" {own / mean - 1:+.1%} |"
+        print(f"| {experiment} | {name} | {predicted:.0f} | {mean:.0f} | {unsure:.1%} | {error:+.1%} |{last}")
     print()
     for name, of_kind in errors.items():
-        print(f"{name}: mean error {statistics.fmean(map(abs, of_kind)):.1%}, bias "
+        print(f"- {name}: mean error {statistics.fmean(map(abs, of_kind)):.1%}, bias "
               f"{statistics.fmean(of_kind):+.1%} of {len(of_kind)} cells")  # fmt: skip
+    if owned:
+        print(f"- fully_shard with the costs of {', '.join(OWN[:2])}: mean error "
+              f"{statistics.fmean(map(abs, owned)):.1%}, bias {statistics.fmean(owned):+.1%}")  # fmt: skip
     count = sum(map(len, errors.values()))
-    print(f"fully_shard with the costs of {', '.join(OWN[:2])}: mean error {statistics.fmean(map(abs, owned)):.1%}, "
-          f"bias {statistics.fmean(owned):+.1%}")  # fmt: skip
-    print(f"within 5 %: {near} of {count}; within two standard errors of the measurement: {inside}")
+    print(f"- within 5 %: {near} of {count}; within two standard errors of the measurement: {inside}")
+
+
+def main():
+    data = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else os.environ["STEPSIM_DATA"]) / "fsdp2"
+    report(list(rows(sys.argv[1], data)))
 
 
 if __name__ == "__main__":

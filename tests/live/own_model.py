@@ -135,7 +135,9 @@ class Trial:
     def scenario(self, source):
         """Writes the scenario with the profile of a source, and returns its path."""
         text = (LIVE / "scenarios" / self.job.scenario).read_text(encoding="utf-8")
-        text = text.replace("ranks = 2\n", f'ranks = 2\nprofile = "{self.folder}/{source}.json"\n')
+        profile = self.folder / f"{source}.json"
+        if source != "measured" or profile.exists():  # What is measured is planned before.
+            text = text.replace("ranks = 2\n", f'ranks = 2\nprofile = "{profile}"\n')
         text = text.replace("../../../scenarios", str(ROOT / "scenarios"))
         text = text.replace("own_images.txt", str(LIVE / "scenarios" / "own_images.txt"))
         text = re.sub('^torch = .*', f'torch = "{torch_version()}"', text, flags=re.MULTILINE)

@@ -99,6 +99,7 @@ class RecordReader {
     std::string dtype;
     for (JsonReader& parameter : described.objects("parameters")) {
       if (parameter.boolean_or("frozen", false)) {
+        add_frozen(parameter, model);
         continue;
       }
       model.tensors.push_back({parameter.text("name"), parameter.integers("shape"), 1, 1});
@@ -125,6 +126,21 @@ class RecordReader {
       tensor.forward = tensor.backward = elements_of(tensor.shape);
     }
     return model;
+  }
+
+  /// A frozen parameter counts in memory only. Quantized weights are as many bytes in halves.
+  void add_frozen(JsonReader& parameter, TransformerConfig& model) const {
+    const std::vector<std::int64_t> shape = parameter.integers("shape");
+    const std::string own = parameter.text("dtype");
+    if (elements_of(shape) == 0) {
+      return;
+    }
+    const bool quantized = own.ends_with("8") || own.find("8_") != std::string::npos;
+    if (quantized) {
+      model.frozen.push_back({parameter.text("name"), {(elements_of(shape) + 1) / 2}, Dtype::F16});
+    } else {
+      model.frozen.push_back({parameter.text("name"), shape, parse_dtype(own)});
+    }
   }
 
   /// Parameters by bucket, in launch order, filled from the last registered one on: to the recorded

@@ -282,7 +282,11 @@ def test_the_compiler_schedules_by_our_costs():
     profile_data("costs1.json")
     pathlib.Path("compiled.py").write_text(COMPILED, encoding="utf-8")
     paths = [f"costs{factor}.json" for factor in factors]
-    printed = small_runner.run(sys.executable, "compiled.py", *paths, timeout=1200).stdout
+    done = small_runner.run(sys.executable, "compiled.py", *paths, timeout=1200, status=(0, 1))
+    if "active drivers" in done.stderr:
+        raise small_runner.Skip("this PyTorch's scheduler asks a GPU for its bandwidth (2.13 does)")
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout
     orders = [line.split() for line in printed.splitlines()]
     print("\n".join(map(str, orders)))
     # A matmul takes 100 us, so of these factors one hides 4 MiB, two do, and all six do not.

@@ -14,8 +14,8 @@ using stepsim::test::Approx;
 
 namespace {
 
-/// Three tensors of 1000, 3000 and 500 elements and a frozen one. The first bucket, of the last
-/// two, is launched after three quarters of each backward.
+/// Three tensors of 1000, 3000 and 500 elements and two frozen ones, of 14 and 15 bytes. The first
+/// bucket, of the last two, is launched after three quarters of each backward.
 RunRecord described_record() {
   RunRecord record;
   record.policy = "as trained";
@@ -23,7 +23,8 @@ RunRecord described_record() {
   record.warmup_steps = 1;
   (*record.training)["model"] = Json::parse(R"({"name": "Net", "parameters": [
     {"name": "a", "shape": [10, 100], "dtype": "f32"},
-    {"name": "frozen", "shape": [7], "dtype": "f32", "frozen": true},
+    {"name": "frozen", "shape": [7], "dtype": "bf16", "frozen": true},
+    {"name": "quantized", "shape": [5, 3], "dtype": "u8", "frozen": true},
     {"name": "b", "shape": [3000], "dtype": "f32"},
     {"name": "c", "shape": [500], "dtype": "f32"}], "buffers": {}})");
   for (int step = 0; step < 3; ++step) {
@@ -67,6 +68,8 @@ TEST_CASE("a described record is its own plan: tensors, buckets, batches") {
   CHECK(plan.model.attention == AttentionKind::Dense);
   CHECK(plan.model.tensors[1].name == "b");
   CHECK(plan.buckets == std::vector<std::vector<int>>{{2, 1}, {0}});
+  CHECK(plan.model.frozen ==
+        std::vector<Parameter>{{"frozen", {7}, Dtype::Bf16}, {"quantized", {8}, Dtype::F16}});
   REQUIRE(plan.micro_batches.size() == 6);
   CHECK(plan.micro_batches[5].lengths == std::vector<std::int64_t>{5, 11});
 }

@@ -276,8 +276,8 @@ TEST_CASE("the tiny classifier's step is the list in the documentation") {
 TEST_CASE("Bert normalises after the sums, Llama before and with a gate") {
   CHECK(names_of(step_ops(shortened("bert-base")).forward) ==
         std::vector<std::string>{"embedding",
-                                 "position_embedding",
                                  "token_type_embedding",
+                                 "position_embedding",
                                  "embedding_add",
                                  "embedding_norm",
                                  "layer0.q",

@@ -168,7 +168,11 @@ TEST_CASE("a list of tensors: columns that nobody reads, and what is no list") {
   CHECK(says(tensor_list_error("name,shape,requires_grad\nw,4,False\n"),
              "no parameter has a gradient"));
   const std::string safetensors = std::string("\x10\0\0\0\0\0\0\0", 8) + "{\"w\":{}}";
-  for (const std::string& text : {std::string("{\"hidden_size\": 1024}"), safetensors}) {
+  const std::string torchinfo =
+      "==========\nLayer (type:depth-idx)   Output Shape   Param #\n==========\n"
+      "├─Linear: 1-1   [2, 50]   16,050\n";
+  CHECK(says(tensor_list_error(torchinfo), "is a table of torchinfo"));
+  for (const std::string& text : {std::string("{\"hidden_size\": 1024}"), safetensors, torchinfo}) {
     CAPTURE(text);
     CHECK(says(tensor_list_error(text), "for n, p in model.named_parameters(): print(n,"));
   }

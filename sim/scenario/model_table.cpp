@@ -158,9 +158,36 @@ TransformerConfig recorded_model(const TomlReader& table, Scenario& scenario) {
   return profile.recorded->model;
 }
 
+std::vector<std::pair<std::string, std::vector<std::int64_t>>> names_and_shapes(
+    const TransformerConfig& model) {
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> list;
+  for (const Parameter& parameter : parameters(model)) {
+    list.emplace_back(parameter.name, parameter.shape);
+  }
+  return list;
+}
+
+/// Where the profile was recorded from this very model, as whole steps, that one: it has the times.
+TransformerConfig as_recorded(const TomlReader& table,
+                              const Scenario& scenario,
+                              const TransformerConfig& model) {
+  std::error_code error;
+  if (!std::filesystem::exists(scenario.profile, error)) {
+    return model;
+  }
+  const Profile profile = read_profile(scenario.profile);
+  if (!profile.recorded || names_and_shapes(profile.recorded->model) != names_and_shapes(model)) {
+    return model;
+  }
+  refuse_keys(table,
+              std::array{"dtype", "parameter_dtype", "attention", "kernels", "checkpointing"},
+              "the profile was recorded from this model, which has its own");
+  return profile.recorded->model;
+}
+
 TransformerConfig start_of(const TomlReader& table, Scenario& scenario) {
   if (is_config(table)) {
-    return config_model(table);
+    return as_recorded(table, scenario, config_model(table));
   }
   if (table.has("architecture")) {
     table.fail("architecture", "only with config: the class of transformers to train");
@@ -260,7 +287,8 @@ std::vector<Key> model_keys() {
                 "in place of `preset` and `kind`: a `config.json` of transformers, whose "
                 "`model_type` is one that `stepsim models` lists; relative to this file. All sizes "
                 "are its own; `name`, `dtype`, `parameter_dtype`, `attention`, `kernels`, "
-                "`checkpointing`, `buffers` and `varlen` may stand beside it",
+                "`checkpointing`, `buffers` and `varlen` may stand beside it; a profile of whole "
+                "steps of this model has its times",
                 ""),
       described("architecture",
                 "with `config`: the class to train, as `\"BertForSequenceClassification\"`",

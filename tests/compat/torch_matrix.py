@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What runs inside PyTorch, under several of its versions.
 
-usage: torch_matrix.py STEPCAL STEPSIM PYTHON_FOLDER VERSION…
+usage: torch_matrix.py STEPCAL STEPSIM PYTHON_FOLDER VERSION… [--parts PART,…]
 A VERSION is one of the package index ("2.9.1"), "newest", or "system" for the Python that has it
 already. Each of the others gets a virtual environment in $STEPSIM_TORCH, else /var/tmp/stepsim-torch,
 which is kept for the next run (some 6 GB each; to begin anew, remove it). PYTHON_FOLDER holds the
@@ -16,7 +16,9 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STEPCAL, STEPSIM, PYTHON_FOLDER, *VERSIONS = sys.argv[1:]
+WORDS = sys.argv[1:]
+CHOSEN = WORDS.pop().split(",") if "--parts" in WORDS[-2:-1] else []  # Empty: all.
+STEPCAL, STEPSIM, PYTHON_FOLDER, *VERSIONS = (word for word in WORDS if word != "--parts")
 ENVIRONMENTS = pathlib.Path(os.environ.get("STEPSIM_TORCH", "/var/tmp/stepsim-torch"))
 # The package is built with Debian's pybind11, which cannot read the arrays of NumPy 2; that the one
 # which pip builds can is what the test `pip install` shows.
@@ -95,7 +97,8 @@ def main():
             print(f"SKIPPED: {reason}", flush=True)
             total[2] += 1
             continue
-        for part, arguments in PARTS.items():
+        for part in CHOSEN or PARTS:
+            arguments = PARTS[part]
             counts, failed, seconds, text = run_part(python, arguments)
             total = [have + more for have, more in zip(total, counts)]
             passed, wrong, skipped = counts

@@ -247,7 +247,7 @@ def test_the_report_of_own_models():
     text = own_model.report({"images": made})
     tail = "10.5 % | 1 of 2 | 0.50 | 2.0 % |"
     assert f"| stepsim_calibrate.py | 64 s | +1.0 % | -20.0 % | {tail}" in text, text
-    tail = "10.5 % | 20.0 % | 1 of 2 | 0.50 | 2.0 % and 2.0 % |"
+    tail = "10.5 % | 20.0 % | 10.7 % | 1 of 2 | 0.50 | 2.0 % and 2.0 % |"
     assert f"| stepsim_calibrate.py | 2 | 10.5 % | {tail}" in text, text
     assert "| three-term fit | 2 | 5.0 % | 5.0 % | 10.0 % |" in text, text
     assert "| three-term fit |  | +10.0 % | +0.0 % | 5.0 % |" in text, text

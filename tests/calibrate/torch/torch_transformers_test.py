@@ -95,7 +95,7 @@ def test_from_a_config_to_a_validated_prediction():
                           env={**os.environ, "PATH": folders})  # fmt: skip
     assert done.returncode == 0, (next_command, done.stdout, done.stderr)
     shell("python", TORCH / "stepsim_live.py", *paths, "--out-dir", "live", "--device", "cpu")
-    recorded = ["--profile", "named.json", "--set", 'model={kind="recorded"}']
+    recorded = ["--profile", "named.json"]
     text = shell(STEPSIM, "compare", "named.toml", *recorded)
     assert "token_budget" in text, text
     live = [f"live/{path.name}" for path in paths]

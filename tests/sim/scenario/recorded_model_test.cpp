@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/io/json_file.h"
+#include "costmodel/model/transformer.h"
 #include "costmodel/records/profile.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
@@ -100,6 +102,40 @@ TEST_CASE("a recorded model needs a profile that holds one, and takes no other k
   write_profile(folder + "/own.json", profile_of_own_model());
   CHECK(recorded_error(folder + "/own.json", "layers = 3\n")
             .find("model.layers: the recorded model has its own") != std::string::npos);
+}
+
+TEST_CASE("a config.json takes the times of a profile that was recorded from its model") {
+  const std::string folder = test::fresh_folder();
+  const std::string config =
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 8,
+          "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 32})";
+  write_text_atomically(folder + "/config.json", config);
+  Profile profile = profile_of_own_model();
+  TransformerConfig& recorded = profile.recorded->model;
+  recorded.name = "LlamaForCausalLM";
+  recorded.tensors.clear();
+  for (const Parameter& parameter : parameters(transformers_model(config, "", "config.json"))) {
+    recorded.tensors.push_back({parameter.name, parameter.shape, 1, 1});
+  }
+  recorded.layers = std::ssize(recorded.tensors);
+  write_profile(folder + "/same.json", profile);
+  recorded.tensors.front().shape = {31, 8};
+  write_profile(folder + "/other.json", profile);
+  const auto scenario_with = [&](const std::string& name, const std::string& more = "") {
+    return parse_scenario("[scenario]\nname = \"own\"\n[cluster]\nranks = 2\nprofile = \"" +
+                              folder + "/" + name + "\"\n[model]\nconfig = \"" + folder +
+                              "/config.json\"\n" + more +
+                              "[data]\nsamples = 64\nlengths = { constant = 10 }\n"
+                              "[[policy]]\nname = \"fixed\"\nkind = \"fixed\"\nbatch_size = 1\n",
+                          "own.toml");
+  };
+  CHECK(scenario_with("same.json").model.family == ModelFamily::Blocks);
+  CHECK(predict_quietly(scenario_with("same.json")).summary.forward_ms == Approx(10));
+  CHECK(scenario_with("other.json").model.family == ModelFamily::Transformers);
+  CHECK(scenario_with("not_there.json").model.family == ModelFamily::Transformers);
+  CHECK(test::error_of([&] {
+          (void)scenario_with("same.json", "attention = \"flash\"\n");
+        }).find("model.attention: the profile was recorded from this model") != std::string::npos);
 }
 
 TEST_CASE("batches can be planned before the profile of a recorded model is there") {

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """What runs inside PyTorch, under several of its versions.
 
-usage: torch_matrix.py STEPCAL STEPSIM PYTHON_FOLDER VERSION… [--parts PART,…]
 A VERSION is one of the package index ("2.9.1"), "newest", or "system" for the Python that has it
 already. Each of the others gets a virtual environment in $STEPSIM_TORCH, else /var/tmp/stepsim-torch,
 which is kept for the next run (some 6 GB each; to begin anew, remove it). PYTHON_FOLDER holds the
 package as it was built. Prints version x part: tests passed, failed, skipped, and the seconds.
 """
 
+import argparse
 import os
 import pathlib
 import re
@@ -16,9 +16,13 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WORDS = sys.argv[1:]
-CHOSEN = WORDS.pop().split(",") if "--parts" in WORDS[-2:-1] else []  # Empty: all.
-STEPCAL, STEPSIM, PYTHON_FOLDER, *VERSIONS = (word for word in WORDS if word != "--parts")
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+for name in ("stepcal", "stepsim", "python_folder"):
+    parser.add_argument(name, type=os.path.abspath)
+parser.add_argument("versions", nargs="+")
+parser.add_argument("--parts", help="which, by commas; default: all")
+OPTIONS = parser.parse_args()
+STEPCAL, STEPSIM, PYTHON_FOLDER = OPTIONS.stepcal, OPTIONS.stepsim, OPTIONS.python_folder
 ENVIRONMENTS = pathlib.Path(os.environ.get("STEPSIM_TORCH", "/var/tmp/stepsim-torch"))
 # The package is built with Debian's pybind11, which cannot read the arrays of NumPy 2; that the one
 # which pip builds can is what the test `pip install` shows.
@@ -87,7 +91,7 @@ def run_part(python, arguments):
 
 def main():
     total = [0, 0, 0]
-    for version in VERSIONS:
+    for version in OPTIONS.versions:
         try:
             python = python_of(version)
             told = [python, "-c", "import torch; print(torch.__version__)"]
@@ -97,7 +101,7 @@ def main():
             print(f"SKIPPED: {reason}", flush=True)
             total[2] += 1
             continue
-        for part in CHOSEN or PARTS:
+        for part in OPTIONS.parts.split(",") if OPTIONS.parts else PARTS:
             arguments = PARTS[part]
             counts, failed, seconds, text = run_part(python, arguments)
             total = [have + more for have, more in zip(total, counts)]

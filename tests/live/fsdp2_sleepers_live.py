@@ -5,7 +5,7 @@
 
 DATA/fsdp2/records says what each layer sleeps in each step; SLEEPERS is the program of sleepers.cpp. First
 come gloo's collectives by size, each after a rest as a sleeping layer makes one, what the host takes for units of
-fully_shard (stepsim_units.py), and DDP's steps of the first experiment; then the predictions, to
+fully_shard (as stepsim_units.py times it), and DDP's steps of the first experiment; then the predictions, to
 OUT/predictions.json; then the live steps of all cells by turns. Two ranks, PyTorch 2.8 or newer, some
 four minutes. Prints the table of FSDP2_SLEEPERS.md.
 """
@@ -32,6 +32,7 @@ HIDDEN, LAYERS = 512, 4
 SIZES = (262144, 524288, 1048576, 2097152, 4194304)
 SAMPLES = 40  # Of each collective and size.
 REST_MS = 8
+PASSES = 2  # Over the recorded steps, eight of each cell.
 LIMIT_S = 1200
 
 
@@ -230,14 +231,29 @@ def write_tables(out):
 
 
 def measured_host_ms():
-    """What the host takes for units, in a process of its own."""
-    program = (
-        "import json, sys, torch; sys.path.insert(0, sys.argv[1]); import stepsim_units; "
-        "print(json.dumps(stepsim_units.measure(lambda p: torch.optim.SGD(p, lr=1e-4), torch.device('cpu'))))"
-    )
-    command = [sys.executable, "-c", program, str(ROOT / "calibrate" / "torch")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    seconds = json.loads(done.stdout.strip().splitlines()[-1])
+    """What the host takes for units, as stepsim_units.py measures it, but with a rest in each unit as sleeping
+    layers have it: behind a rest of 8 ms hooks take twice as long as in a row. Call it in a process of its own."""
+    import stepsim_units
+    import torch
+
+    class Rest(torch.autograd.Function):
+        @staticmethod
+        def forward(_, rows):
+            time.sleep(REST_MS / 1e3)
+            return rows.clone()
+
+        @staticmethod
+        def backward(_, gradient):
+            time.sleep(REST_MS / 1e3)
+            return gradient
+
+    class Unit(stepsim_units.Unit):
+        def forward(self, rows):
+            return super().forward(Rest.apply(rows))
+
+    stepsim_units.Unit = Unit
+    stepsim_units.WORK = 1  # Sleeping layers multiply next to nothing.
+    seconds = stepsim_units.measure(lambda some: torch.optim.SGD(some, lr=1e-4), torch.device("cpu"))
     names = {
         "unit_forward_ms": "forward_s", "unit_forward_tensor_ms": "forward_tensor_s",
         "unit_backward_ms": "backward_s", "unit_backward_tensor_ms": "backward_tensor_s",
@@ -254,15 +270,19 @@ def main():
     if sys.argv[1] == "--rank":
         rank_main(sys.argv[2])
         return
+    if sys.argv[1] == "--host":
+        print(json.dumps(measured_host_ms()))
+        return
     sleepers, data, out = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
     out.mkdir(parents=True)
     cells = cells_of(data)
     warm_up = [cell for cell in cells if cell["exp"] == "warmup"]
-    live = [cell for cell in cells if cell["exp"] != "warmup"]
-    first = [cell for cell in live if key_of(cell) == fsdp2_sleepers.CALIBRATION]
+    live = PASSES * [cell for cell in cells if cell["exp"] != "warmup"]
+    first = [cell for cell in cells if key_of(cell) == fsdp2_sleepers.CALIBRATION]
     before = run("calibration", first, out, warm_up, collectives=True)
     write_tables(out)
-    host = measured_host_ms()
+    told = subprocess.run([sys.executable, __file__, "--host"], check=True, capture_output=True, text=True).stdout
+    host = json.loads(told.splitlines()[-1])
     tables = fsdp2_sleepers.read_tables(out / "collectives.csv")
     beside = fsdp2_sleepers.beside_sleep(list(zip(*before)))
     jobs = []

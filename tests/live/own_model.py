@@ -374,21 +374,23 @@ def summary(found):
         if not cells:
             continue
         validations = [result["validations"][source] for result in having]
-        same_speed = [
-            abs((1 + row["error"]["mean"]) * (1 + result["drift"]) - 1)
-            for result in having
-            for row in errors_of(result)[source].values()
-        ]
+        errors = [[row["error"]["mean"] for row in errors_of(one)[source].values()] for one in having]
         rows.append(
             [told, *spread([row["error"]["mean"] for row in cells])]
-            + [f"{100 * statistics.fmean(same_speed):.1f} %"]
+            + [without_drift(having, errors)]
             + [f"{sum(row['in_interval'] for row in cells)} of {len(cells)}"]
             + [f"{statistics.fmean(one['kendall_tau'] for one in validations):.2f}"]
             + [" and ".join(f"{100 * value:.1f} %" for value in mean_and_worst(one["regret"] for one in validations))]
         )
-    fitted = [error for result in found.values() for error in naive_errors(result).values()]
-    rows.append(["three-term fit", *spread(fitted), "", "", "", ""])
+    errors = [list(naive_errors(result).values()) for result in found.values()]
+    rows.append(["three-term fit", *spread(sum(errors, [])), without_drift(found.values(), errors), "", "", ""])
     return results.table(head, rows)
+
+
+def without_drift(found, errors):
+    """The mean error if the machine had been as fast in the live run as before. `errors`: of each result."""
+    pairs = [(result["drift"], error) for result, some in zip(found, errors) for error in some]
+    return f"{100 * statistics.fmean(abs((1 + error) * (1 + drift) - 1) for drift, error in pairs):.1f} %"
 
 
 def mean_and_worst(values):

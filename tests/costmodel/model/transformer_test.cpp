@@ -123,6 +123,9 @@ TEST_CASE("a model registered in the order of use is ready in reverse, norms by 
         std::swap(expected[expected.size() - 2], expected.back());
       }
     }
+    if (name == "bert-large") {  // It looks up token types before positions, registered between.
+      std::swap(expected[expected.size() - 3], expected[expected.size() - 2]);
+    }
     CHECK(ready_order(model_preset(name)) == expected);
   }
 }

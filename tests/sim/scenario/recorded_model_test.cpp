@@ -122,13 +122,16 @@ TEST_CASE("a config.json takes the times of a profile that was recorded from its
   recorded.tensors.front().shape = {31, 8};
   write_profile(folder + "/other.json", profile);
   const auto scenario_with = [&](const std::string& name, const std::string& more = "") {
-    return parse_scenario(
-        "[scenario]\nname = \"own\"\nsteps = 3\nwarmup_steps = 2\n[cluster]\nranks = 2\nprofile = "
-        "\"" +
-            folder + "/" + name + "\"\n[model]\nconfig = \"" + folder + "/config.json\"\n" + more +
-            "[data]\nsamples = 64\nlengths = { constant = 10 }\n"
-            "[[policy]]\nname = \"fixed\"\nkind = \"fixed\"\nbatch_size = 1\n",
-        "own.toml");
+    const std::string text =
+        "[scenario]\nname = \"own\"\nsteps = 3\nwarmup_steps = 2\n"
+        "[cluster]\nranks = 2\nprofile = \"" +
+        folder + "/" + name +
+        "\"\nall_reduce = { sizes = [\"1 KiB\", \"1 GiB\"], times = [\"8 ms\", \"8 ms\"] }\n"
+        "[model]\nconfig = \"" +
+        folder + "/config.json\"\n" + more +
+        "[data]\nsamples = 64\nlengths = { constant = 10 }\n"
+        "[[policy]]\nname = \"fixed\"\nkind = \"fixed\"\nbatch_size = 1\n";
+    return parse_scenario(text, "own.toml");
   };
   CHECK(scenario_with("same.json").model.family == ModelFamily::Blocks);
   CHECK(predict_quietly(scenario_with("same.json")).summary.forward_ms == Approx(10));

@@ -24,9 +24,9 @@ RunRecord described_record() {
   (*record.training)["model"] = Json::parse(R"({"name": "Net", "parameters": [
     {"name": "a", "shape": [10, 100], "dtype": "f32"},
     {"name": "frozen", "shape": [7], "dtype": "bf16", "frozen": true},
-    {"name": "quantized", "shape": [5, 3], "dtype": "u8", "frozen": true},
     {"name": "b", "shape": [3000], "dtype": "f32"},
-    {"name": "c", "shape": [500], "dtype": "f32"}], "buffers": {}})");
+    {"name": "c", "shape": [500], "dtype": "f32"},
+    {"name": "quantized", "shape": [5, 3], "dtype": "u8", "frozen": true}], "buffers": {}})");
   for (int step = 0; step < 3; ++step) {
     for (int rank = 0; rank < 2; ++rank) {
       StepRecord row;

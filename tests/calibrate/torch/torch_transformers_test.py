@@ -102,7 +102,7 @@ def test_from_a_config_to_a_validated_prediction():
     text = shell(STEPSIM, "validate", "named.toml", *recorded, "--live", *live, status=(0, 1))
     assert "fixed" in text and "error" in text, text
     with open("live/fixed.jsonl", encoding="utf-8") as lines:
-        model = json.loads(next(lines))["training"]["model"]
+        model = json.loads(next(lines))["model"]
     assert model["name"] == "LlamaForCausalLM" and len(model["parameters"]) == 21, model
 
 

@@ -89,7 +89,7 @@ def test_from_a_config_to_a_validated_prediction():
     paths = plans()
     calibrate = ["python", TORCH / "stepsim_calibrate.py", "--shapes", "shapes.json", "--out", "named"]
     said = shell(*calibrate, "--seconds", "8", "--device", "cpu")
-    next_command = said.strip().splitlines()[-1].removeprefix("next: ")
+    (next_command,) = (line[len("next: ") :] for line in said.splitlines() if line.startswith("next: "))
     folders = os.pathsep.join([os.path.dirname(STEPCAL), os.path.dirname(STEPSIM), os.environ["PATH"]])
     done = subprocess.run(next_command, shell=True, check=False, capture_output=True, text=True,
                           env={**os.environ, "PATH": folders})  # fmt: skip

@@ -32,6 +32,26 @@ def test_what_copies_take_by_the_byte_is_found():
     near(module.byte_seconds([1e-3, 1e-3, 1.0], times, (3, 6, 1000)), 0)  # Less than the hooks alone.
 
 
+def test_each_unit_works_in_forward_and_in_backward_behind_which_hooks_are_timed():
+    module = units()
+    import torch  # pylint: disable=import-outside-toplevel
+
+    products = []
+
+    class Matrix:
+        def __matmul__(self, other):
+            products.append(other)
+
+    before, module.matrix_of_work = module.matrix_of_work, Matrix
+    try:
+        loss = module.Unit(2, [module.Unit(1), module.Unit(1)])(torch.ones(module.ROWS, requires_grad=True)).sum()
+        assert len(products) == 3, products
+        loss.backward()
+        assert len(products) == 6, products
+    finally:
+        module.matrix_of_work = before
+
+
 def test_the_times_of_units_and_tensors_are_found():
     module = units()
     found = module.times_of({

@@ -7,6 +7,23 @@
 namespace stepsim {
 namespace {
 
+using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// So many rows are reduced at once: they lie in a processor's cache.
+constexpr std::size_t kMostRows = 512;
+
+/// The rows of R, or the same where these are fewer.
+RowMajor reduced(const std::vector<double>& all, std::size_t width) {
+  const auto columns = static_cast<Eigen::Index>(width);
+  const Eigen::Map<const RowMajor> rows(
+      all.data(), static_cast<Eigen::Index>(all.size() / width), columns);
+  if (rows.rows() <= columns) {
+    return rows;
+  }
+  const Eigen::HouseholderQR<Eigen::MatrixXd> decomposition(rows);
+  return decomposition.matrixQR().topRows(columns).triangularView<Eigen::Upper>().toDenseMatrix();
+}
+
 /// Least squares over the columns in `free`; the others stay 0.
 Eigen::VectorXd solve_free(const Eigen::MatrixXd& a,
                            const Eigen::VectorXd& b,
@@ -55,11 +72,12 @@ void step_back(const Eigen::VectorXd& target, Eigen::VectorXd* x, std::vector<ch
   }
 }
 
+/// `a` has columns of norm 1 or 0.
 Eigen::VectorXd lawson_hanson(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
   const auto columns = static_cast<std::size_t>(a.cols());
   std::vector<char> free(columns, 0);
   Eigen::VectorXd x = Eigen::VectorXd::Zero(a.cols());
-  const double tolerance = 1e-11 * static_cast<double>(a.rows());
+  const double tolerance = 1e-11 * b.norm();
   // Each round frees one column; three times the columns is the customary bound on cycling.
   for (std::size_t round = 0; round < 3 * columns; ++round) {
     const Eigen::VectorXd gradient = a.transpose() * (b - a * x);
@@ -93,38 +111,72 @@ Eigen::VectorXd lawson_hanson(const Eigen::MatrixXd& a, const Eigen::VectorXd& b
 
 }  // namespace
 
+RelativeRows::RelativeRows(std::size_t features) : width_(features + 1) {}
+
+void RelativeRows::add(std::span<const double> row, double y, double weight) {
+  for (const double feature : row) {
+    rows_.push_back(weight * feature / y);
+  }
+  rows_.push_back(weight);
+  if (rows_.size() >= kMostRows * width_) {
+    reduce();
+  }
+}
+
+void RelativeRows::add(const RelativeRows& other) {
+  rows_.insert(rows_.end(), other.rows_.begin(), other.rows_.end());
+  if (rows_.size() >= kMostRows * width_) {
+    reduce();
+  }
+}
+
+void RelativeRows::reduce() {
+  const RowMajor few = reduced(rows_, width_);
+  rows_.assign(few.data(), few.data() + few.size());
+}
+
+std::vector<double> RelativeRows::solve(const std::vector<bool>& used) const {
+  const auto width = static_cast<Eigen::Index>(width_);
+  const RowMajor rows = reduced(rows_, width_);
+  Eigen::MatrixXd a = rows.leftCols(width - 1);
+  Eigen::VectorXd scale(width - 1);
+  for (Eigen::Index j = 0; j < a.cols(); ++j) {
+    const double norm = a.col(j).norm();
+    scale(j) = norm > 0 ? norm : 1;
+    a.col(j) *= used.empty() || used[static_cast<std::size_t>(j)] ? 1 / scale(j) : 0;
+  }
+  const Eigen::VectorXd x = lawson_hanson(a, rows.col(width - 1));
+  std::vector<double> result;
+  for (Eigen::Index j = 0; j < a.cols(); ++j) {
+    result.push_back(x(j) / scale(j));
+  }
+  return result;
+}
+
+double RelativeRows::squares(const std::vector<double>& coefficients) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < rows_.size(); i += width_) {
+    const std::span row = std::span(rows_).subspan(i, width_);
+    const double residual = dot(coefficients, row) - row.back();
+    sum += residual * residual;
+  }
+  return sum;
+}
+
 std::vector<double> relative_nnls(const std::vector<std::vector<double>>& rows,
                                   const std::vector<double>& y,
                                   const std::vector<double>& weights) {
   if (rows.empty()) {
     return {};
   }
-  const auto height = static_cast<Eigen::Index>(rows.size());
-  const auto width = static_cast<Eigen::Index>(rows.front().size());
-  Eigen::MatrixXd a(height, width);
-  Eigen::VectorXd ones = Eigen::VectorXd::Ones(height);
-  for (Eigen::Index i = 0; i < height; ++i) {
-    const auto row = static_cast<std::size_t>(i);
-    ones(i) = weights.empty() ? 1 : weights[row];
-    for (Eigen::Index j = 0; j < width; ++j) {
-      a(i, j) = ones(i) * rows[row][static_cast<std::size_t>(j)] / y[row];
-    }
+  RelativeRows all(rows.front().size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    all.add(rows[i], y[i], weights.empty() ? 1 : weights[i]);
   }
-  Eigen::VectorXd scale(width);
-  for (Eigen::Index j = 0; j < width; ++j) {
-    const double largest = a.col(j).maxCoeff();
-    scale(j) = largest > 0 ? largest : 1;
-    a.col(j) /= scale(j);
-  }
-  const Eigen::VectorXd x = lawson_hanson(a, ones);
-  std::vector<double> result;
-  for (Eigen::Index j = 0; j < width; ++j) {
-    result.push_back(x(j) / scale(j));
-  }
-  return result;
+  return all.solve();
 }
 
-double dot(const std::vector<double>& coefficients, const std::vector<double>& row) {
+double dot(std::span<const double> coefficients, std::span<const double> row) {
   double sum = 0;
   for (std::size_t j = 0; j < coefficients.size(); ++j) {
     sum += coefficients[j] * row[j];

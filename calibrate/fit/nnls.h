@@ -1,24 +1,52 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <vector>
 
 namespace stepsim {
 
-/// Solves non-negative least squares of the relative residuals: finds the coefficients c >= 0 that
-/// minimise the sum over rows of (weights[i] (sum_j c[j] rows[i][j] / y[i] - 1))^2.
+/// A least-squares problem of relative residuals, the sum over rows of
+/// (weight (sum_j c[j] row[j] / y - 1))^2, for coefficients c >= 0.
+///
+/// However many rows are added, few are kept: those of the R of a QR decomposition, which have the
+/// same sum of squares for every c, and so for every choice of features.
+class RelativeRows {
+ public:
+  explicit RelativeRows(std::size_t features);
+
+  /// `row`: [feature], finite and not negative; `y` positive; `weight` not negative.
+  void add(std::span<const double> row, double y, double weight = 1);
+  /// Adds the rows of another problem of the same features.
+  void add(const RelativeRows& other);
+
+  /// Returns the c >= 0 of least squares: [feature]. Those that `used` leaves out get 0, as do
+  /// features that are zero everywhere; empty: all are used.
+  /// Method: columns scaled to norm 1, then the active sets of Lawson and Hanson, "Solving Least
+  /// Squares Problems" (1974), chapter 23.
+  [[nodiscard]] std::vector<double> solve(const std::vector<bool>& used = {}) const;
+  /// The sum of squares for these coefficients.
+  [[nodiscard]] double squares(const std::vector<double>& coefficients) const;
+
+ private:
+  void reduce();
+
+  std::size_t width_;         ///< Features, then the constant of each residual.
+  std::vector<double> rows_;  ///< [row][width_]
+};
+
+/// Solves a RelativeRows of all features once.
 ///
 /// Args:
 ///     rows: [point][feature], finite and non-negative, the same width everywhere.
 ///     y: [point], positive.
 ///     weights: [point], not negative; empty: 1 everywhere.
 /// Returns: [feature]; a feature that is zero everywhere gets 0.
-/// Method: columns scaled to maximum 1, then the active sets of Lawson and Hanson, "Solving Least
-/// Squares Problems" (1974), chapter 23.
 [[nodiscard]] std::vector<double> relative_nnls(const std::vector<std::vector<double>>& rows,
                                                 const std::vector<double>& y,
                                                 const std::vector<double>& weights = {});
 
 /// The sum of coefficient * feature.
-[[nodiscard]] double dot(const std::vector<double>& coefficients, const std::vector<double>& row);
+[[nodiscard]] double dot(std::span<const double> coefficients, std::span<const double> row);
 
 }  // namespace stepsim

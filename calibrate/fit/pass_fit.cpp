@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <functional>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "calibrate/fit/nnls.h"
 #include "calibrate/fit/pass_forms.h"
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/quantile.h"
@@ -18,7 +20,8 @@ namespace stepsim {
 namespace {
 
 constexpr int kDraws = 40;
-constexpr int kBlock = 4;
+constexpr int kBlock = 4;             ///< Steps in a row that are drawn together, at least;
+constexpr int kMostBlocks = 2000;     ///< more where there would be more blocks than these.
 constexpr double kTellsApart = 1.25;  ///< Times the squared residuals of all features.
 /// Batches of so many times the most tokens, and more, work in new memory.
 constexpr double kNewMemoryFrom = 0.7;
@@ -29,13 +32,24 @@ constexpr double kNewMemoryBeyond = 0.1;
 constexpr double kNewMemorySpread = 0.8;  ///< Relative standard deviation of both.
 constexpr std::string_view kTokenPart = "tokens:";
 
-using FeatureRows = std::vector<std::vector<double>>;
 using Places = std::vector<std::size_t>;  ///< Indices of observations.
 
 /// Observations as rows of features.
 struct FeatureTable {
-  FeatureRows rows;
+  std::size_t features = 0;
+  std::vector<double> values;  ///< [observation][feature]
   std::vector<double> seconds;
+
+  [[nodiscard]] std::size_t size() const { return seconds.size(); }
+  [[nodiscard]] std::span<const double> row(std::size_t i) const {
+    return std::span(values).subspan(i * features, features);
+  }
+};
+
+/// Some of the observations.
+struct Part {
+  Places places;
+  RelativeRows rows;
 };
 
 /// Observations and what is known without them.
@@ -50,37 +64,76 @@ double sum_of(std::string_view feature, const PassObservation& observation, bool
                 [&](const BatchShape& batch) { return pass_feature(feature, batch, varlen); });
 }
 
-/// Fits the rows at `places` with the features that `used` allows; the others get 0. Scaled so that
-/// times are right in the mean: least relative residuals alone lean to the short ones.
-std::vector<double> fit(const Known& known, const Places& places, const std::vector<bool>& used) {
-  FeatureRows rows;
-  std::vector<double> seconds;
-  const auto add = [&](const std::vector<double>& row, double of_row) {
-    rows.push_back(row);
-    for (std::size_t i = 0; i < used.size(); ++i) {
-      rows.back()[i] *= used[i] ? 1 : 0;
-    }
-    seconds.push_back(of_row);
-  };
-  for (const std::size_t place : places) {
-    add(known.steps.rows[place], known.steps.seconds[place]);
+/// Splits the observations into parts by their number: [part].
+std::vector<Part> parts_of(const FeatureTable& table,
+                           std::size_t count,
+                           const std::function<std::size_t(std::size_t observation)>& number) {
+  std::vector<Part> parts(count, {{}, RelativeRows(table.features)});
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    Part& part = parts[number(i)];
+    part.places.push_back(i);
+    part.rows.add(table.row(i), table.seconds[i]);
   }
-  std::vector<double> weights(places.size(), 1.0);
-  for (const ExpectedPass& expected : known.prior) {
-    add(expected.row, expected.seconds);
-    weights.push_back(known.residual / expected.spread);
-  }
-  std::vector<double> coefficients = relative_nnls(rows, seconds, weights);
-  double ratio = 0;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const double fitted = dot(coefficients, rows[i]);
-    ratio += fitted > 0 ? seconds[i] / fitted / static_cast<double>(places.size()) : 0;
-  }
-  for (double& coefficient : coefficients) {
-    coefficient *= ratio;
-  }
-  return coefficients;
+  return parts;
 }
+
+/// The steps of these parts with what is known without them, whatever features a fit may use.
+class PassProblem {
+ public:
+  PassProblem(const Known& known, std::vector<const Part*> parts)
+      : PassProblem(known.steps, std::move(parts), known.prior, known.residual) {}
+
+  PassProblem(const FeatureTable& table,
+              std::vector<const Part*> parts,
+              std::span<const ExpectedPass> prior,
+              double residual)
+      : table_(table), parts_(std::move(parts)), steps_(table.features), all_(steps_) {
+    for (const Part* part : parts_) {
+      steps_.add(part->rows);
+      count_ += static_cast<double>(part->places.size());
+    }
+    all_ = steps_;
+    for (const ExpectedPass& expected : prior) {
+      all_.add(expected.row, expected.seconds, residual / expected.spread);
+    }
+  }
+
+  /// Fits with the features that `used` allows; the others get 0. Scaled so that times are right in
+  /// the mean: least relative residuals alone lean to the short ones.
+  [[nodiscard]] std::vector<double> fit(const std::vector<bool>& used = {}) const {
+    std::vector<double> coefficients = all_.solve(used);
+    double ratio = 0;
+    for (const Part* part : parts_) {
+      for (const std::size_t place : part->places) {
+        const double fitted = dot(coefficients, table_.row(place));
+        ratio += fitted > 0 ? table_.seconds[place] / fitted : 0;
+      }
+    }
+    for (double& coefficient : coefficients) {
+      coefficient *= count_ > 0 ? ratio / count_ : 0;
+    }
+    return coefficients;
+  }
+
+  /// Mean squared relative residual of the steps.
+  [[nodiscard]] double residual(const std::vector<double>& coefficients) const {
+    return steps_.squares(coefficients) / count_;
+  }
+
+  /// The fit with the features drawn for it, or with all where the steps tell them apart.
+  [[nodiscard]] std::vector<double> drawn_fit(const std::vector<bool>& used) const {
+    std::vector<double> few = fit(used);
+    std::vector<double> all = fit();
+    return residual(few) > kTellsApart * residual(all) ? all : few;
+  }
+
+ private:
+  const FeatureTable& table_;
+  std::vector<const Part*> parts_;
+  RelativeRows steps_;
+  RelativeRows all_;  ///< And the prior.
+  double count_ = 0;
+};
 
 /// Which features one draw may use. Always tokens and tokens * length.
 std::vector<bool> drawn_features(const std::vector<std::string>& features,
@@ -103,38 +156,39 @@ std::vector<bool> drawn_features(const std::vector<std::string>& features,
   return used;
 }
 
-/// Places of blocks of steps in a row, drawn with replacement.
-Places drawn_places(const std::map<int, Places>& by_block, std::mt19937_64& generator) {
-  const std::vector<const Places*> blocks =
-      mapped(by_block, [](const auto& block) { return &block.second; });
-  Places drawn;
+/// Blocks of steps in a row.
+std::vector<Part> blocks_of(std::span<const PassObservation> observations,
+                            const FeatureTable& table) {
+  const std::vector<int> steps = mapped(observations, &PassObservation::step);
+  const int first = std::ranges::min(steps);
+  const int last = std::ranges::max(steps);
+  const int length = std::max(kBlock, (last - first) / kMostBlocks + 1);
+  const auto number = [&](int step) { return at(step / length - first / length); };
+  std::vector<Part> blocks =
+      parts_of(table, number(last) + 1, [&](std::size_t i) { return number(steps[i]); });
+  std::erase_if(blocks, [](const Part& block) { return block.places.empty(); });
+  return blocks;
+}
+
+/// Blocks drawn with replacement.
+std::vector<const Part*> drawn_blocks(const std::vector<Part>& blocks, std::mt19937_64& generator) {
+  std::vector<const Part*> drawn;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const Places& block = *blocks[generator() % blocks.size()];
-    drawn.insert(drawn.end(), block.begin(), block.end());
+    drawn.push_back(&blocks[generator() % blocks.size()]);
   }
   return drawn;
 }
 
-/// Mean squared relative residual.
-double residual(const FeatureTable& table,
-                const Places& places,
-                const std::vector<double>& coefficients) {
-  double sum = 0;
-  for (const std::size_t place : places) {
-    const double error = dot(coefficients, table.rows[place]) / table.seconds[place] - 1;
-    sum += error * error;
+/// All parts, or all but one.
+std::vector<const Part*> parts_without(const std::vector<Part>& parts,
+                                       const Part* without = nullptr) {
+  std::vector<const Part*> others;
+  for (const Part& part : parts) {
+    if (&part != without) {
+      others.push_back(&part);
+    }
   }
-  return sum / static_cast<double>(places.size());
-}
-
-/// One draw's fit: with the features drawn for it, or with all where the steps tell them apart.
-std::vector<double> drawn_fit(const Known& known,
-                              const Places& places,
-                              const std::vector<bool>& used) {
-  std::vector<double> few = fit(known, places, used);
-  std::vector<double> all = fit(known, places, std::vector<bool>(used.size(), true));
-  const FeatureTable& steps = known.steps;
-  return residual(steps, places, few) > kTellsApart * residual(steps, places, all) ? all : few;
+  return others;
 }
 
 /// What is known by weight alone, without new memory.
@@ -146,72 +200,65 @@ std::vector<ExpectedPass> by_weight(std::vector<ExpectedPass> prior) {
 /// Where steps of fewer shapes than there are terms were recorded, every other draw becomes another
 /// form that fits them as well.
 void add_other_forms(std::span<const PassObservation> observations,
+                     const std::vector<Part>& blocks,
                      const Known& known,
                      PassCost& cost) {
-  Places all(known.steps.rows.size());
-  std::iota(all.begin(), all.end(), std::size_t{0});
   const Known alone{known.steps, {}, 0};
-  const PassForms fits = {
-      [&](const std::vector<bool>& used) { return fit(alone, all, used); },
-      [&](const std::vector<double>& form) { return residual(known.steps, all, form); },
-      by_weight(known.prior)};
+  const PassProblem steps(alone, parts_without(blocks));
+  const PassForms fits = {[&](const std::vector<bool>& used) { return steps.fit(used); },
+                          [&](const std::vector<double>& form) { return steps.residual(form); },
+                          by_weight(known.prior)};
   const auto forms = other_forms(observations, cost, fits);
   for (std::size_t draw = 1; !forms.empty() && draw < cost.draws.size(); draw += 2) {
     cost.draws[draw] = forms[draw / 2 % forms.size()];
   }
 }
 
-/// Every place that `held_out` does not hold, and the fit to them.
-template <typename HeldOut>
-std::vector<double> fit_without(const Known& known, const HeldOut& held_out) {
-  Places places;
-  for (std::size_t i = 0; i < known.steps.rows.size(); ++i) {
-    if (!held_out(i)) {
-      places.push_back(i);
-    }
-  }
-  return fit(known, places, std::vector<bool>(known.steps.rows.front().size(), true));
-}
-
 double scattered_error(const Known& known, std::span<const PassObservation> observations) {
   constexpr int kFolds = 5;
   const FeatureTable& table = known.steps;
+  const std::vector<Part> folds = parts_of(table, kFolds, [&](std::size_t i) {
+    return static_cast<std::size_t>(observations[i].step % kFolds);
+  });
   double sum = 0;
-  for (int fold = 0; fold < kFolds; ++fold) {
-    const auto held_out = [&](std::size_t i) { return observations[i].step % kFolds == fold; };
-    const auto coefficients = fit_without(known, held_out);
-    for (std::size_t i = 0; i < table.rows.size(); ++i) {
-      sum += held_out(i) ? std::abs(dot(coefficients, table.rows[i]) / table.seconds[i] - 1) : 0;
+  for (const Part& fold : folds) {
+    if (fold.places.empty()) {
+      continue;
+    }
+    const auto coefficients = PassProblem(known, parts_without(folds, &fold)).fit();
+    for (const std::size_t i : fold.places) {
+      sum += std::abs(dot(coefficients, table.row(i)) / table.seconds[i] - 1);
     }
   }
-  return sum / static_cast<double>(table.rows.size());
+  return sum / static_cast<double>(table.size());
 }
 
 /// The size of an observation is its time: what it holds most of decides.
-double block_error(const Known& known) {
+double block_error(const Known& known, const std::vector<Part>& blocks) {
   constexpr std::size_t kParts = 5;
   const FeatureTable& table = known.steps;
-  const std::size_t n = table.rows.size();
+  const std::size_t n = table.size();
   Places order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto all = fit_without(known, [](std::size_t) { return false; });
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    return dot(all, table.rows[a]) < dot(all, table.rows[b]);
-  });
+  const auto all = PassProblem(known, parts_without(blocks)).fit();
+  std::vector<double> fitted;
+  for (std::size_t i = 0; i < n; ++i) {
+    fitted.push_back(dot(all, table.row(i)));
+  }
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return fitted[i]; });
   std::vector<std::size_t> part(n);
   for (std::size_t i = 0; i < n; ++i) {
     part[order[i]] = i * kParts / n;
   }
+  const std::vector<Part> parts = parts_of(table, kParts, [&](std::size_t i) { return part[i]; });
   double sum = 0;
-  for (std::size_t p = 0; p < kParts; ++p) {
-    const auto coefficients = fit_without(known, [&](std::size_t i) { return part[i] == p; });
+  for (const Part& held_out : parts) {
+    const auto coefficients = PassProblem(known, parts_without(parts, &held_out)).fit();
     double predicted = 0;
     double measured = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-      if (part[i] == p) {
-        predicted += dot(coefficients, table.rows[i]);
-        measured += table.seconds[i];
-      }
+    for (const std::size_t i : held_out.places) {
+      predicted += dot(coefficients, table.row(i));
+      measured += table.seconds[i];
     }
     sum += std::abs(predicted / measured - 1) / kParts;
   }
@@ -295,8 +342,7 @@ void add_new_memory(const std::string& feature,
                     bool varlen,
                     double seconds,
                     Known& known) {
-  ExpectedPass expected{
-      std::vector<double>(known.steps.rows.front().size()), seconds, kNewMemorySpread};
+  ExpectedPass expected{std::vector<double>(known.steps.features), seconds, kNewMemorySpread};
   expected.row[place] = pass_feature(feature, batch, varlen);
   if (expected.row[place] > 0 && seconds > 0) {
     known.prior.push_back(std::move(expected));
@@ -306,15 +352,14 @@ void add_new_memory(const std::string& feature,
 /// Sets `known.prior`: the middle batch's time, carried to other sizes by weight, and what new
 /// memory costs.
 void add_prior(std::span<const PassObservation> observations,
+               const std::vector<Part>& blocks,
                const std::vector<std::string>& features,
                bool varlen,
                const PassWeight& weight,
                Known& known) {
-  const FeatureTable& steps = known.steps;
-  Places places(steps.rows.size());
-  std::iota(places.begin(), places.end(), std::size_t{0});
-  const auto alone = fit(known, places, std::vector<bool>(features.size(), true));
-  known.residual = std::sqrt(residual(steps, places, alone));
+  const PassProblem steps(known, parts_without(blocks));
+  const auto alone = steps.fit();
+  known.residual = std::sqrt(steps.residual(alone));
   const BatchShape middle = middle_batch(observations);
   const double seconds = seconds_of(alone, features, middle, varlen);
   for (const auto& [samples, length] : {std::pair(0.5, 1.0),
@@ -346,14 +391,13 @@ void add_prior(std::span<const PassObservation> observations,
 }
 
 /// Draws what is not measured anew.
-Known with_drawn_prior(const Known& known, std::mt19937_64& generator) {
-  Known drawn = known;
-  for (ExpectedPass& expected : drawn.prior) {
+std::vector<ExpectedPass> drawn_prior(std::vector<ExpectedPass> prior, std::mt19937_64& generator) {
+  for (ExpectedPass& expected : prior) {
     // Uniform in the logarithm, with the standard deviation of the prior.
     const double uniform = static_cast<double>(generator() >> 11) * 0x1p-53;
     expected.seconds *= std::exp(expected.spread * std::sqrt(12.0) * (uniform - 0.5));
   }
-  return drawn;
+  return prior;
 }
 
 }  // namespace
@@ -403,37 +447,39 @@ PassCost fit_pass(std::span<const PassObservation> observations,
   }
   Known known;
   FeatureTable& table = known.steps;
-  std::map<int, Places> by_block;
+  table.features = features.size();
   for (const PassObservation& observation : observations) {
-    by_block[observation.step / kBlock].push_back(table.rows.size());
-    table.rows.push_back(mapped(features, [&](const std::string& feature) {
-      return sum_of(feature, observation, varlen);
-    }));
+    for (const std::string& feature : features) {
+      table.values.push_back(sum_of(feature, observation, varlen));
+    }
     table.seconds.push_back(observation.seconds);
     if (!(observation.seconds > 0)) {
       throw InputError("step {}: a time of 0", observation.step);
     }
   }
+  const std::vector<Part> blocks = blocks_of(observations, table);
   PassCost cost;
   cost.features = features;
   cost.coefficients.assign(features.size(), 0.0);
   cost.samples = static_cast<int>(observations.size());
   set_ranges(observations, varlen, cost);
   if (weight) {
-    add_prior(observations, features, varlen, weight, known);
+    add_prior(observations, blocks, features, varlen, weight, known);
   }
   std::mt19937_64 generator(1);
   for (int draw = 0; draw < kDraws; ++draw) {
-    const Places places = drawn_places(by_block, generator);
+    std::vector<const Part*> drawn = drawn_blocks(blocks, generator);
     const std::vector<bool> used = drawn_features(features, generator);
-    cost.draws.push_back(drawn_fit(with_drawn_prior(known, generator), places, used));
+    const auto prior = drawn_prior(known.prior, generator);
+    const PassProblem problem(table, std::move(drawn), prior, known.residual);
+    cost.draws.push_back(problem.drawn_fit(used));
     for (std::size_t i = 0; i < features.size(); ++i) {
       cost.coefficients[i] += cost.draws.back()[i] / kDraws;
     }
   }
-  add_other_forms(observations, known, cost);
+  add_other_forms(observations, blocks, known, cost);
   cost.errors.random = scattered_error(known, observations);
-  cost.errors.block = block_error(known);
+  cost.errors.block = block_error(known, blocks);
   return cost;
 }
 

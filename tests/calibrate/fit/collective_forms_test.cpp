@@ -102,7 +102,7 @@ std::vector<double> one_line(const Split& split) {
   const std::vector<double> coefficients = relative_nnls(rows, times);
   std::vector<double> us;
   for (const auto& point : split.held_out) {
-    us.push_back(dot(coefficients, {1, point.first}));
+    us.push_back(dot(coefficients, std::vector<double>{1, point.first}));
   }
   return us;
 }

@@ -150,6 +150,40 @@ TEST_CASE("non-negative least squares is as good as the best of all sets of colu
   }
 }
 
+TEST_CASE("few rows stand for thousands in every least squares") {
+  constexpr std::size_t kWidth = 4;
+  std::uint64_t state = 1;
+  std::vector<std::vector<double>> rows;
+  std::vector<double> y;
+  RelativeRows all(kWidth);
+  RelativeRows parts(kWidth);
+  for (int part = 0; part < 3; ++part) {
+    RelativeRows own(kWidth);
+    for (int i = 0; i < 700 * part + 5; ++i) {
+      std::vector<double> row;
+      for (std::size_t j = 0; j < kWidth; ++j) {
+        row.push_back(std::pow(10.0, static_cast<double>(3 * j)) * uniform(&state));
+      }
+      rows.push_back(row);
+      y.push_back(0.1 + uniform(&state));
+      all.add(row, y.back());
+      own.add(row, y.back());
+    }
+    parts.add(own);
+  }
+  CHECK(residual(rows, y, all.solve()) <= best_by_brute_force(rows, y) * (1 + 1e-9));
+  for (const std::vector<bool>& used : {std::vector<bool>{}, {true, false, true, false}}) {
+    const std::vector<double> c = all.solve(used);
+    const std::vector<double> of_parts = parts.solve(used);
+    for (std::size_t j = 0; j < kWidth; ++j) {
+      CHECK(of_parts[j] == Approx(c[j]).epsilon(1e-9));
+      CHECK((used.empty() || used[j] || c[j] == 0));
+    }
+    CHECK(all.squares(c) == Approx(residual(rows, y, c)).epsilon(1e-9));
+    CHECK(parts.squares(c) == Approx(residual(rows, y, c)).epsilon(1e-9));
+  }
+}
+
 TEST_CASE("planted coefficients come back to rounding without noise") {
   const std::vector<Series> all = make_series(planted_samples(attention_scores(), 0, 1));
   REQUIRE(all.size() == 1);

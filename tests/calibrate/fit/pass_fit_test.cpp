@@ -92,6 +92,21 @@ TEST_CASE("a planted_pass cost predicts batches that were not fitted_pass to rou
   }
 }
 
+TEST_CASE("a record of thousands of steps is fitted, and drawn in longer blocks") {
+  constexpr double kNoise = 0.1;
+  const PassCost cost = fitted_pass(observed(planted_pass, 9000, kNoise));
+  CHECK(cost.samples == 18'000);
+  CHECK(worst_unseen(cost, planted_pass, false) < 0.02);
+  CHECK(*cost.errors.random == Approx(kNoise / 2).epsilon(0.05));  // The mean of a uniform.
+  // Draws are of fits to as many steps, whose means scatter by less than single ones.
+  RandomValues draw(2000);
+  const BatchShape batch = random_batch(draw);
+  for (const std::vector<double>& coefficients : cost.draws) {
+    const double seconds = pass_seconds(cost, coefficients, batch, false);
+    CHECK(seconds == Approx(planted_pass(batch)).epsilon(0.02));
+  }
+}
+
 TEST_CASE("with varlen attention padding is no part of the cost") {
   const PassCost cost = fitted_pass(observed(varlen_law, 60), AttentionKind::Varlen);
   CHECK(worst_unseen(cost, varlen_law, true) < 1e-9);

@@ -274,9 +274,8 @@ std::string compiles_text(std::span<const RecordedRun> runs,
 
 }  // namespace
 
-SteadyCompiled without_compiles(std::span<const RecordedRun> runs) {
+SteadyCompiled without_compiles(std::vector<RecordedRun> runs) {
   SteadyCompiled result;
-  result.runs.assign(runs.begin(), runs.end());
   std::vector<SizedRow> compiling;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::vector<SizedRow> of_run = compiling_rows(runs[i], i);
@@ -289,6 +288,7 @@ SteadyCompiled without_compiles(std::span<const RecordedRun> runs) {
     }
   }
   if (compiling.empty()) {
+    result.runs = std::move(runs);
     return result;
   }
   auto [cost, unexplained] = likeliest_mode(runs, compiling);
@@ -297,17 +297,21 @@ SteadyCompiled without_compiles(std::span<const RecordedRun> runs) {
   for (const SizedRow& row : compiling) {
     steps.insert(row.step);
   }
-  for (std::size_t i = 0; i < result.runs.size(); ++i) {
-    std::erase_if(result.runs[i].record.steps, [&](const StepRecord& row) {
-      return steps.count({i, row.repeat, row.step}) > 0;
-    });
-  }
-  if (std::ranges::any_of(result.runs,
-                          [](const RecordedRun& run) { return run.record.steps.empty(); })) {
-    result.runs.assign(runs.begin(), runs.end());  // The fit says that there are too few.
-  }
   result.notes.push_back(compiles_text(runs, compiling, cost, unexplained));
   result.cost = std::move(cost);
+  const auto compiles = [&](std::size_t run, const StepRecord& row) {
+    return steps.count({run, row.repeat, row.step}) > 0;
+  };
+  bool some_are_left = true;  // Of each run; else the fit says that there are too few.
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    some_are_left =
+        some_are_left && !std::ranges::all_of(runs[i].record.steps,
+                                              [&](const auto& row) { return compiles(i, row); });
+  }
+  for (std::size_t i = 0; some_are_left && i < runs.size(); ++i) {
+    std::erase_if(runs[i].record.steps, [&](const StepRecord& row) { return compiles(i, row); });
+  }
+  result.runs = std::move(runs);
   return result;
 }
 

@@ -29,6 +29,6 @@ struct SteadyCompiled {
 /// mean; the wait for a rank that still compiled its forward is not the backward's. Which shapes
 /// need a graph is what torch.compile was told (`dynamic`), else whichever of its modes explains
 /// most of the recorded steps, "automatic" where several do.
-[[nodiscard]] SteadyCompiled without_compiles(std::span<const RecordedRun> runs);
+[[nodiscard]] SteadyCompiled without_compiles(std::vector<RecordedRun> runs);
 
 }  // namespace stepsim

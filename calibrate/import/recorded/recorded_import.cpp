@@ -190,13 +190,14 @@ ImportedProfile import_run_records(const RunRecordImport& import) {
   keep_inputs(import.profile, import.records);
   keep_inputs(import.profile, import.plans);
   std::vector<std::string> warnings;
-  const std::vector<RecordedRun> runs = read_runs(import, &warnings);
+  std::vector<RecordedRun> runs = read_runs(import, &warnings);
   ProfileRequest request = import.profile;
   if (request.command.empty()) {
     request.command = command_of(import);
   }
-  const SteadyCompiled compiled = without_compiles(runs);
-  if (are_sharded(runs)) {
+  const bool sharded = are_sharded(runs);
+  const SteadyCompiled compiled = without_compiles(std::move(runs));
+  if (sharded) {
     return profile_of_sharded(compiled, import.form, warnings, request);
   }
   RecordedCosts costs = fit_recorded_runs(compiled.runs, import.form);

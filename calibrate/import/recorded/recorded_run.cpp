@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -240,9 +241,9 @@ const char* how_told(const PassReading& reading, RecordedForm form) {
              : "backward without waiting: up to the launch of the last bucket";
 }
 
-/// Fits what launches and first meetings of shapes cost. Returns the runs without the steps with
-/// such a meeting.
-std::vector<RecordedRun> take_out_meetings(const SteadyRuns& steady, RecordedCosts& costs) {
+/// Fits what launches and first meetings of shapes cost. Returns the runs, out of `steady`, without
+/// the steps with such a meeting.
+std::vector<RecordedRun> take_out_meetings(SteadyRuns& steady, RecordedCosts& costs) {
   RecordedShapes shapes = fit_recorded_shapes(steady.runs);
   RecordedHost host = fit_recorded_host(steady.runs);
   if (!host.warning.empty()) {
@@ -259,7 +260,8 @@ std::vector<RecordedRun> take_out_meetings(const SteadyRuns& steady, RecordedCos
     }
     shapes.notes.push_back(std::move(host.note));
   }
-  std::vector<RecordedRun> runs = without_meetings(steady.runs, shapes.costs, shapes.warnings);
+  std::vector<RecordedRun> runs =
+      without_meetings(std::move(steady.runs), shapes.costs, shapes.warnings);
   costs.new_shapes = std::move(shapes.costs);
   costs.notes = steady.notes;
   costs.notes.insert(costs.notes.end(), shapes.notes.begin(), shapes.notes.end());
@@ -340,7 +342,7 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   }
   require_alike(recorded);
   RecordedCosts costs;
-  const SteadyRuns steady = without_stalls(recorded);
+  SteadyRuns steady = without_stalls(recorded);
   const std::vector<RecordedRun> runs = take_out_meetings(steady, costs);
   const PassReading reading = pass_reading(runs, form, !costs.model.host_syncs);
   Observations all = observed_passes(runs, reading);

@@ -419,10 +419,9 @@ RecordedShapes fit_recorded_shapes(std::span<const RecordedRun> runs) {
   return result;
 }
 
-std::vector<RecordedRun> without_meetings(std::span<const RecordedRun> runs,
+std::vector<RecordedRun> without_meetings(std::vector<RecordedRun> runs,
                                           std::span<const ShapeCost> costs,
                                           std::vector<std::string>& warnings) {
-  std::vector<RecordedRun> kept(runs.begin(), runs.end());
   const std::vector<MetStep> steps = met_steps(runs, costs);
   std::set<std::tuple<std::size_t, int, int>> stalled;
   for (const MetStep& step : steps) {
@@ -434,7 +433,7 @@ std::vector<RecordedRun> without_meetings(std::span<const RecordedRun> runs,
     }
   }
   if (stalled.empty()) {
-    return kept;
+    return runs;
   }
   if (steps.size() - stalled.size() < kFewestWarmSteps) {
     warnings.push_back(fmt::format(
@@ -442,14 +441,14 @@ std::vector<RecordedRun> without_meetings(std::span<const RecordedRun> runs,
         "part of what new shapes cost; record more steps",
         steps.size() - stalled.size(),
         steps.size()));
-    return kept;
+    return runs;
   }
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    std::erase_if(kept[i].record.steps, [&](const StepRecord& row) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::erase_if(runs[i].record.steps, [&](const StepRecord& row) {
       return stalled.count({i, row.repeat, row.step}) > 0;
     });
   }
-  return kept;
+  return runs;
 }
 
 }  // namespace stepsim

@@ -29,7 +29,7 @@ struct RecordedShapes {
 
 /// The runs without the steps in which some rank met a shape that costs something. Where fewer
 /// than kFewestWarmSteps would be left, all stay, and `warnings` says so.
-[[nodiscard]] std::vector<RecordedRun> without_meetings(std::span<const RecordedRun> runs,
+[[nodiscard]] std::vector<RecordedRun> without_meetings(std::vector<RecordedRun> runs,
                                                         std::span<const ShapeCost> costs,
                                                         std::vector<std::string>& warnings);
 inline constexpr std::size_t kFewestWarmSteps = 20;

@@ -11,6 +11,7 @@
 #include "calibrate/import/step_times/step_time_noise.h"
 #include "calibrate/import/step_times/step_time_prior.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
@@ -20,10 +21,13 @@ namespace {
 std::optional<double> held_out_error(const StepTimeTable& table,
                                      const StepTimeFitter& fitter,
                                      const StepTimeFit& whole) {
+  const std::vector<StepTimePoint>& points = whole.job.points;
+  const auto kinds_of_points =
+      mapped(points, [](const StepTimePoint& point) { return kind_of(point.placement); });
   std::set<std::string> kinds;
-  for (const StepTimeRow& row : table.rows) {
-    if (has_several_ranks(row)) {
-      kinds.insert(kind_of(row.placement));
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (points[i].placement.ranks() > 1) {
+      kinds.insert(kinds_of_points[i]);
     }
   }
   constexpr std::size_t kFewest = 3;
@@ -35,15 +39,13 @@ std::optional<double> held_out_error(const StepTimeTable& table,
   double count = 0;
   for (const std::string& kind : kinds) {
     const StepTimeFit fit = fitter.fit(whole.compute_noise, whole.run_noise, kind);
-    for (const StepTimeRow& row : table.rows) {
-      if (has_several_ranks(row) && kind_of(row.placement) == kind) {
-        const StepTimeParts parts =
-            step_time(fit.job,
-                      coefficients_of(fit, fit.posterior.mode),
-                      compute_of(fit, fit.posterior.mode, compute_point(fit.job, row)),
-                      row.placement,
-                      work_spread(row));
-        sum += std::abs(parts.step / (row.step_s - row.data_s.value_or(0)) - 1);
+    const std::vector<StepTimeParts> steps = step_times(fit, fit.posterior.mode);
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const StepTimeRow& row = table.rows[i];
+      const std::size_t point = fit.job.point_of_row[i];
+      if (kinds_of_points[point] == kind) {
+        const double step = steps[point].step;
+        sum += std::abs(step / (row.step_s - row.data_s.value_or(0)) - 1);
         count += 1;
       }
     }

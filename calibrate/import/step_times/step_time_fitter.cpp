@@ -96,14 +96,12 @@ std::vector<double> as_vector(const LinkSpeeds& links) {
           links.per_doubling_of_ranks};
 }
 
-/// The standard deviation of a single row's logarithm, and how much the step grows with all
-/// collectives of the run.
-double noise_of(const StepTimeFit& fit,
-                std::span<const double> vector,
-                const StepTimeRow& row,
-                double own_run) {
-  const double share = communication_share(fit, vector, compute_point(fit.job, row), row.placement);
-  return std::hypot(fit.compute_noise, own_run * share);
+/// [StepTimeJob::points] What `value` returns for those of several ranks; the others' own.
+template <typename Value>
+auto of_points(const StepTimeJob& job, Value value) {
+  return mapped(job.points, [&](const StepTimePoint& point) {
+    return point.placement.ranks() > 1 ? value(point) : decltype(value(point))();
+  });
 }
 
 }  // namespace
@@ -141,6 +139,20 @@ double communication_share(const StepTimeFit& fit,
   coefficients.links.intra_bytes_per_s *= std::exp(-kStep);
   coefficients.links.inter_bytes_per_s *= std::exp(-kStep);
   return std::log(step_time(fit.job, coefficients, seconds, placement).step / before) / kStep;
+}
+
+std::vector<double> communication_shares(const StepTimeFit& fit, std::span<const double> vector) {
+  return of_points(fit.job, [&](const StepTimePoint& point) {
+    return communication_share(fit, vector, point.compute, point.placement);
+  });
+}
+
+std::vector<StepTimeParts> step_times(const StepTimeFit& fit, std::span<const double> vector) {
+  const StepTimeCoefficients coefficients = coefficients_of(fit, vector);
+  return of_points(fit.job, [&](const StepTimePoint& point) {
+    const double compute = compute_of(fit, vector, point.compute);
+    return step_time(fit.job, coefficients, compute, point.placement, point.spread);
+  });
 }
 
 StepTimeFitter::StepTimeFitter(const StepTimeTable& table,
@@ -233,13 +245,10 @@ StepTimeFit StepTimeFitter::fit(double compute_noise,
   fit.run_noise = run_noise;
   fit.links_are_known = links_are_known_;
   fit.bounds = bounds_;
-  std::vector<FittedRow> rows;
-  for (const StepTimeRow& row : table_->rows) {
-    if (has_several_ranks(row) && kind_of(row.placement) != left_out) {
-      rows.push_back({&row, compute_point(*job_, row)});
-      fit.ranks = std::max(fit.ranks, row.placement.ranks());
-      fit.nodes = std::max(fit.nodes, row.placement.nodes());
-    }
+  std::vector<FittedRow> rows = fitted_rows(left_out);
+  for (const FittedRow& fitted : rows) {
+    fit.ranks = std::max(fit.ranks, fitted.row->placement.ranks());
+    fit.nodes = std::max(fit.nodes, fitted.row->placement.nodes());
   }
   std::vector<double> start = mapped(priors_, &StepTimePrior::mean);
   start[kPerDoublingOfNode] = growth_;
@@ -263,20 +272,47 @@ StepTimeFit StepTimeFitter::fit(double compute_noise,
   return fit;
 }
 
+std::vector<StepTimeFitter::FittedRow> StepTimeFitter::fitted_rows(
+    const std::string& left_out) const {
+  const auto names = mapped(job_->points, [](const StepTimePoint& point) {
+    return point.placement.ranks() > 1 ? kind_of(point.placement) : std::string();
+  });
+  std::vector<FittedRow> rows;
+  for (std::size_t i = 0; i < table_->rows.size(); ++i) {
+    const StepTimeRow& row = table_->rows[i];
+    const std::size_t point = job_->point_of_row[i];
+    if (!has_several_ranks(row) || names[point] == left_out) {
+      continue;
+    }
+    FittedRow fitted{&row, point};
+    const double step = row.step_s - row.data_s.value_or(0);
+    fitted.log_step = std::log(step);
+    fitted.has_compute = row.sync_s && *row.sync_s < step;
+    fitted.log_compute = fitted.has_compute ? std::log(step - *row.sync_s) : 0;
+    rows.push_back(fitted);
+  }
+  return rows;
+}
+
 void StepTimeFitter::weigh(const StepTimeFit& fit,
                            std::span<const double> vector,
                            std::vector<FittedRow>& rows) const {
+  const std::vector<double> shares = communication_shares(fit, vector);
+  const auto names =
+      mapped(job_->points, [](const StepTimePoint& point) { return text_of(point.placement); });
   std::map<std::string, int> of_run;
   for (const FittedRow& fitted : rows) {
-    ++of_run[text_of(fitted.row->placement)];
+    ++of_run[names[fitted.point]];
   }
+  const auto rows_of_run =
+      mapped(names, [&](const std::string& name) { return static_cast<double>(of_run[name]); });
   for (FittedRow& fitted : rows) {
     const StepTimeRow& row = *fitted.row;
-    const double noise = noise_of(fit, vector, row, fit.run_noise);
+    // The standard deviation of the step's logarithm, and of the compute's in it.
+    const double noise = std::hypot(fit.compute_noise, fit.run_noise * shares[fitted.point]);
     const double own =
         row.sd_s ? *row.sd_s / std::sqrt(static_cast<double>(row.repeats)) / row.step_s : 0;
-    const double rows_of_run = of_run[text_of(row.placement)];
-    fitted.independent = 1 / (1 + kCommonToRun * (rows_of_run - 1));
+    fitted.independent = 1 / (1 + kCommonToRun * (rows_of_run[fitted.point] - 1));
     const double independent = std::sqrt(fitted.independent);
     fitted.step_scale = independent / std::hypot(noise, own);
     fitted.compute_scale = independent / std::hypot(fit.compute_noise, own);
@@ -293,23 +329,26 @@ std::vector<double> StepTimeFitter::residuals(const StepTimeFit& fit,
     return size <= kOutlier ? residual
                             : std::copysign(std::sqrt(kOutlier * (2 * size - kOutlier)), residual);
   };
-  const StepTimeCoefficients coefficients = coefficients_of(fit, vector);
-  std::vector<double> result;
+  struct Logarithms {
+    double step;
+    double compute;
+  };
+  const auto points = mapped(step_times(fit, vector), [](const StepTimeParts& parts) {
+    return Logarithms{std::log(parts.step), std::log(std::max(parts.step - parts.sync, 1e-9))};
+  });
+  std::vector<double> result(2 * rows.size() + priors_.size());
+  std::size_t size = 0;
   for (const FittedRow& fitted : rows) {
-    const StepTimeRow& row = *fitted.row;
-    const double compute = compute_of(fit, vector, fitted.compute);
-    const StepTimeParts parts =
-        step_time(fit.job, coefficients, compute, row.placement, work_spread(row));
-    const double step = row.step_s - row.data_s.value_or(0);
-    result.push_back(robust(std::log(parts.step / step) * fitted.step_scale));
-    if (row.sync_s && *row.sync_s < step) {
-      const double predicted = std::max(parts.step - parts.sync, 1e-9);
-      result.push_back(robust(std::log(predicted / (step - *row.sync_s)) * fitted.compute_scale));
+    const Logarithms& point = points[fitted.point];
+    result[size++] = robust((point.step - fitted.log_step) * fitted.step_scale);
+    if (fitted.has_compute) {
+      result[size++] = robust((point.compute - fitted.log_compute) * fitted.compute_scale);
     }
   }
   for (std::size_t i = 0; i < priors_.size(); ++i) {
-    result.push_back(prior(i).residual(vector[i]));
+    result[size++] = prior(i).residual(vector[i]);
   }
+  result.resize(size);
   return result;
 }
 

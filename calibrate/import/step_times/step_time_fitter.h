@@ -24,6 +24,14 @@ namespace stepsim {
                                          std::size_t compute,
                                          const Placement& placement);
 
+/// [StepTimeJob::points] communication_share() where several ranks train.
+[[nodiscard]] std::vector<double> communication_shares(const StepTimeFit& fit,
+                                                       std::span<const double> vector);
+
+/// [StepTimeJob::points] The steps by these coefficients, where several ranks train.
+[[nodiscard]] std::vector<StepTimeParts> step_times(const StepTimeFit& fit,
+                                                    std::span<const double> vector);
+
 /// The fit of one table in one form, with given noise. Table and job must outlive it.
 class StepTimeFitter {
  public:
@@ -49,11 +57,16 @@ class StepTimeFitter {
   /// A row with several ranks, and how many standard deviations a unit of its residuals is.
   struct FittedRow {
     const StepTimeRow* row = nullptr;
-    std::size_t compute = 0;
+    std::size_t point = 0;     ///< In StepTimeJob::points.
+    double log_step = 0;       ///< Without waiting for data.
+    double log_compute = 0;    ///< And without exposed communication;
+    bool has_compute = false;  ///< where the table has that.
     double step_scale = 1;
     double independent = 1;    ///< How much of a run of its own it counts as.
     double compute_scale = 1;  ///< Of the step without its exposed communication.
   };
+
+  [[nodiscard]] std::vector<FittedRow> fitted_rows(const std::string& left_out) const;
 
   void weigh(const StepTimeFit& fit,
              std::span<const double> vector,

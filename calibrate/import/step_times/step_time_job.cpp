@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "calibrate/import/recorded/recorded_buckets.h"
@@ -75,6 +76,20 @@ void add_compute(const StepTimeTable& table, StepTimeJob& job) {
   }
 }
 
+void add_points(const StepTimeTable& table, StepTimeJob& job) {
+  std::map<std::tuple<std::size_t, double, std::vector<int>>, std::size_t> known;
+  for (const StepTimeRow& row : table.rows) {
+    const StepTimePoint point = {compute_point(job, row), row.placement, work_spread(row)};
+    const auto nodes = row.placement.node_ranks();
+    const auto [place, is_new] = known.try_emplace(
+        {point.compute, point.spread, {nodes.begin(), nodes.end()}}, job.points.size());
+    if (is_new) {
+      job.points.push_back(point);
+    }
+    job.point_of_row.push_back(place->second);
+  }
+}
+
 /// The expected largest of `count` standard normal numbers, by quadrature over the distribution of
 /// the maximum.
 double expected_maximum(int count) {
@@ -105,6 +120,7 @@ StepTimeJob step_time_job(const StepTimeTable& table,
   StepTimeJob job;
   job.model = model;
   add_compute(table, job);
+  add_points(table, job);
   job.shortest_s = std::ranges::min(mapped(job.compute, &ComputePoint::seconds));
   const std::vector<BucketParameter> parameters = bucket_parameters(model);
   const std::vector<Bucket> buckets =
@@ -129,9 +145,10 @@ StepTimeJob step_time_job(const StepTimeTable& table,
 }
 
 std::size_t compute_point(const StepTimeJob& job, const StepTimeRow& row) {
-  const auto found = std::ranges::find_if(job.compute, [&](const ComputePoint& point) {
-    return point.batch == row.batch && point.length == row.length;
-  });
+  const auto found =
+      std::ranges::lower_bound(job.compute, Key(row.batch, row.length), {}, [](const auto& point) {
+        return Key(point.batch, point.length);
+      });
   return static_cast<std::size_t>(found - job.compute.begin());
 }
 

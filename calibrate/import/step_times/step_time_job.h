@@ -20,6 +20,13 @@ struct ComputePoint {
   bool timed = false;  ///< Whether a rank was timed alone; else `seconds` is a first guess.
 };
 
+/// Rows that differ in nothing but their times: what is predicted of one is predicted of all.
+struct StepTimePoint {
+  std::size_t compute = 0;  ///< The place of its batch in StepTimeJob::compute.
+  Placement placement;
+  double spread = 0;  ///< work_spread()
+};
+
 /// A training job whose steps were timed: what a rank computes, and what it sends when.
 struct StepTimeJob {
   TransformerConfig model;
@@ -27,7 +34,9 @@ struct StepTimeJob {
   std::vector<double> bucket_bytes;   ///< In launch order.
   std::vector<double> ready;          ///< [bucket] The part of the backward after which it is sent.
   std::vector<ComputePoint> compute;  ///< Ascending by batch, then length.
-  double shortest_s = 0;              ///< The smallest compute.
+  std::vector<StepTimePoint> points;
+  std::vector<std::size_t> point_of_row;  ///< [row of the table]
+  double shortest_s = 0;                  ///< The smallest compute.
   double rest_s = 0;  ///< What a rank alone shows as exposed: the rest of the last hook.
   double data_s = 0;  ///< Waiting for a batch.
 };

@@ -18,18 +18,16 @@ StepTimeFit fit_with_noise(const StepTimeTable& table,
   StepTimeFit fit = fitter.fit(prior.compute, prior.run);
   constexpr int kRounds = 4;
   for (int round = 0; round < kRounds; ++round) {
-    std::vector<std::pair<double, double>> rows;  // Squared residual, share of communication.
-    for (const StepTimeRow& row : table.rows) {
-      if (!has_several_ranks(row)) {
-        continue;
+    const std::vector<double> shares = communication_shares(fit, fit.posterior.mode);
+    const std::vector<StepTimeParts> steps = step_times(fit, fit.posterior.mode);
+    std::vector<std::vector<double>> squares(steps.size());  // [point] Squared residuals.
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const StepTimeRow& row = table.rows[i];
+      if (has_several_ranks(row)) {
+        const std::size_t point = fit.job.point_of_row[i];
+        const double residual = std::log(steps[point].step / (row.step_s - row.data_s.value_or(0)));
+        squares[point].push_back(residual * residual);
       }
-      const StepTimePrediction predicted =
-          predict_step_time(fit, compute_point(fit.job, row), row.placement, work_spread(row));
-      const double residual =
-          std::log(predicted.parts.step / (row.step_s - row.data_s.value_or(0)));
-      const double share =
-          communication_share(fit, fit.posterior.mode, compute_point(fit.job, row), row.placement);
-      rows.emplace_back(residual * residual, share);
     }
     double best = -1e300;
     double compute = prior.compute;
@@ -43,12 +41,17 @@ StepTimeFit fit_with_noise(const StepTimeTable& table,
         const double of_compute = prior.compute * std::exp(a);
         const double of_run = prior.run * std::exp(b);
         double likelihood = -(a * a + b * b) / (2 * kNoiseSpread * kNoiseSpread);
-        for (const auto& [square, share] : rows) {
+        for (std::size_t point = 0; point < squares.size(); ++point) {
           constexpr double kOutlier = 9;  // Squared deviations beyond which a row says no more.
           constexpr double kIndependent = 0.25;  // Rows of a run say less than as many runs.
+          const double share = shares[point];
           const double variance =
               (1 - kCommonToRun) * (of_compute * of_compute + of_run * of_run * share * share);
-          likelihood -= kIndependent * (std::log(variance) + std::min(square / variance, kOutlier));
+          double sum = static_cast<double>(squares[point].size()) * std::log(variance);
+          for (const double square : squares[point]) {
+            sum += std::min(square / variance, kOutlier);
+          }
+          likelihood -= kIndependent * sum;
         }
         if (likelihood > best) {
           best = likelihood;

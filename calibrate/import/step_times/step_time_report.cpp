@@ -60,22 +60,22 @@ std::string rows_table(const StepTimeFit& fit, const StepTimeTable& table, const
       {"2 nodes", [](const Placement& p) { return p.nodes() == 2; }},
       {"3 nodes and more", [](const Placement& p) { return p.nodes() > 2; }},
   }};
+  const std::vector<double> steps = mapped(fit.job.points, [&](const StepTimePoint& point) {
+    return predict_step_time(fit, point.compute, point.placement, point.spread).parts.step;
+  });
   Table text({"rows on", "rows", "mean |error|", "worst", "at"});
   for (const Group& group : groups) {
     double sum = 0;
     double worst = 0;
     int count = 0;
     std::string at;
-    for (const StepTimeRow& row : table.rows) {
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const StepTimeRow& row = table.rows[i];
       if (!group.holds(row.placement)) {
         continue;
       }
       const double step = row.step_s - row.data_s.value_or(0);
-      const double error =
-          predict_step_time(fit, compute_point(fit.job, row), row.placement, work_spread(row))
-                  .parts.step /
-              step -
-          1;
+      const double error = steps[fit.job.point_of_row[i]] / step - 1;
       sum += std::abs(error);
       ++count;
       if (std::abs(error) >= std::abs(worst)) {

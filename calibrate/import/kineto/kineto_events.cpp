@@ -41,8 +41,40 @@ constexpr std::array<ArgName, static_cast<std::size_t>(KinetoArg::Count)> kArgNa
     {"wait_on_cuda_event_record_corr_id", KinetoArg::WaitOnRecord},
 }};
 
+/// Microseconds with at most three decimals, as profilers write them, to nanoseconds; -1 for other
+/// texts.
+std::int64_t plain_nanoseconds(std::string_view microseconds) {
+  constexpr std::size_t kMostDigits = 18;  // Of nanoseconds; they fit into 64 bits.
+  constexpr std::size_t kDecimals = 3;
+  std::int64_t value = 0;
+  std::size_t digits = 0;
+  std::size_t decimals = 0;
+  bool in_decimals = false;
+  for (const char c : microseconds) {
+    if (c == '.' && !in_decimals) {
+      in_decimals = true;
+    } else if (c >= '0' && c <= '9' && digits < kMostDigits && decimals < kDecimals) {
+      value = value * 10 + (c - '0');
+      ++digits;
+      decimals += in_decimals ? 1 : 0;
+    } else {
+      return -1;
+    }
+  }
+  for (; decimals < kDecimals; ++decimals) {
+    if (++digits > kMostDigits) {
+      return -1;
+    }
+    value *= 10;
+  }
+  return value;
+}
+
 /// Microseconds as written to nanoseconds; a double has too few digits for Unix time.
 std::optional<std::int64_t> nanoseconds(const std::string& microseconds) {
+  if (const std::int64_t plain = plain_nanoseconds(microseconds); plain >= 0) {
+    return plain;
+  }
   // 79 years: the base time, a start and a length together still fit into 64 bits.
   constexpr long double kLargest = 2.5e15L;
   const long double value = std::strtold(microseconds.c_str(), nullptr);

@@ -1,6 +1,7 @@
 #include "calibrate/import/kineto/kineto_source.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,33 @@ constexpr std::size_t kChunk = std::size_t{1} << 18;
 /// A repair looks at no more than this many characters ahead.
 constexpr std::size_t kAhead = 16;
 constexpr std::size_t kLongestString = std::size_t{16} << 20;
+
+using CharacterSet = std::array<bool, 256>;
+
+/// Characters outside of strings with which a string begins, or what is no JSON.
+constexpr CharacterSet beginning_set() {
+  CharacterSet set{};
+  for (const char c : std::string_view("\"NniI-")) {
+    set[static_cast<unsigned char>(c)] = true;
+  }
+  return set;
+}
+
+/// Characters of a string that stay as they are: of ASCII, but for its end, escapes and controls.
+constexpr CharacterSet plain_set() {
+  CharacterSet set{};
+  for (std::size_t c = 0x20; c < 0x80; ++c) {
+    set[c] = c != '"' && c != '\\';
+  }
+  return set;
+}
+
+constexpr CharacterSet kBeginnings = beginning_set();
+constexpr CharacterSet kPlainInStrings = plain_set();
+
+bool is_in(const CharacterSet& set, char c) {
+  return set[static_cast<unsigned char>(c)];
+}
 
 bool is_hex(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
@@ -63,7 +91,9 @@ void KinetoSource::repair(std::size_t limit) {
   std::size_t i = 0;
   while (i < limit) {
     if (in_string_) {
-      i = repair_in_string(i);
+      i = repair_in_string(skip_plain(i, limit));
+    } else if (!is_in(kBeginnings, chunk_[i])) {
+      ++i;
     } else if (chunk_[i] == '"') {
       in_string_ = true;
       string_size_ = 0;
@@ -73,6 +103,16 @@ void KinetoSource::repair(std::size_t limit) {
     }
   }
   ready_ = i;
+}
+
+std::size_t KinetoSource::skip_plain(std::size_t i, std::size_t limit) {
+  // The last character before the limit is left to repair_in_string().
+  while (continuation_ == 0 && i + 1 < limit && string_size_ < kLongestString &&
+         is_in(kPlainInStrings, chunk_[i])) {
+    ++string_size_;
+    ++i;
+  }
+  return i;
 }
 
 std::size_t KinetoSource::repair_in_string(std::size_t i) {

@@ -39,6 +39,8 @@ class KinetoSource {
   bool fill();
   void read_more();
   void repair(std::size_t limit);
+  /// Returns the place of the next character of a string that needs a look.
+  std::size_t skip_plain(std::size_t i, std::size_t limit);
   std::size_t repair_in_string(std::size_t i);
   std::size_t repair_escape(std::size_t i);
   std::size_t repair_value(std::size_t i);

@@ -172,6 +172,33 @@ TEST_CASE("valid UTF-8 is no damage") {
   CHECK(trace.header.repaired == 0);
 }
 
+TEST_CASE("times are read to the nanosecond, however they are written") {
+  const auto start_ns = [](const std::string& start) {
+    return read_text_trace(trace_text({launch(1, "0"), kernel("f", 1, start, "5")}))
+        .ops.at(0)
+        .span.start_ns;
+  };
+  CHECK(start_ns("7") == 7'000);
+  CHECK(start_ns("7.25") == 7'250);
+  CHECK(start_ns("7.123") == 7'123);
+  CHECK(start_ns("7.1236") == 7'124);
+  CHECK(start_ns("7.5e3") == 7'500'000);
+  CHECK(start_ns("1764000000000000.123") == 1'764'000'000'000'000'123);
+}
+
+TEST_CASE("a string that ends where a chunk does is read to its end") {
+  // Chunks have 256 KiB and are looked at but for their last 16 bytes.
+  for (std::size_t size = (1U << 18U) - 24; size < (1U << 18U) + 8; ++size) {
+    CAPTURE(size);
+    const std::string before = "{\"a\":\"" + std::string(size, 'x') + "\",\"traceEvents\":[";
+    const KinetoTrace trace =
+        read_text_trace(before + launch(1, "1") + "," + kernel("f\xff", 1, "3", "5") + "]}");
+    CHECK(trace.ops.size() == 1);
+    CHECK(trace.names.at(0) == "f?");
+    CHECK(trace.header.repaired == 1);
+  }
+}
+
 TEST_CASE("events without a usable time are counted, and odd rows do no harm") {
   const KinetoTrace trace = read_text_trace(trace_text(
       {row("kernel", "f", "N/A", "5"),

@@ -50,12 +50,15 @@ struct EpochPlan {
   /// the policy chooses them by the data. Empty: BatchingPolicy::padded_length() says it.
   std::vector<std::int64_t> pad_to_lengths = {};
 
+  /// The sample, or part of one, that an id in `batches` stands for. `lengths`: [sample].
+  [[nodiscard]] Piece piece_of(std::int64_t id, std::span<const std::int64_t> lengths) const {
+    return pieces.empty() ? Piece{id, 0, lengths[at(id)]} : pieces[at(id)];
+  }
+
   /// The samples and parts of samples of one batch. `lengths`: [sample].
   [[nodiscard]] std::vector<Piece> pieces_of(std::span<const std::int64_t> batch,
                                              std::span<const std::int64_t> lengths) const {
-    return mapped(batch, [&](std::int64_t id) {
-      return pieces.empty() ? Piece{id, 0, lengths[at(id)]} : pieces[at(id)];
-    });
+    return mapped(batch, [&](std::int64_t id) { return piece_of(id, lengths); });
   }
 
   bool operator==(const EpochPlan&) const = default;

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <numeric>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "costmodel/base/index.h"
-#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 
@@ -34,19 +36,16 @@ void for_each_piece(const EpochPlan& epoch,
                     Visit visit) {
   for (std::size_t rank = 0; rank < epoch.batches.size(); ++rank) {
     if (step < epoch.batches[rank].size()) {
-      for (const Piece& piece : epoch.pieces_of(epoch.batches[rank][step], input.lengths)) {
-        visit(rank, piece);
+      for (const std::int64_t id : epoch.batches[rank][step]) {
+        visit(rank, epoch.piece_of(id, input.lengths));
       }
     }
   }
 }
 
-/// What was used of one sample. `begin` .. `end`: its uses by offset.
-void add_sample(std::vector<Piece>::const_iterator begin,
-                std::vector<Piece>::const_iterator end,
-                std::int64_t length,
-                TrainingEffects& effects) {
-  if (begin == end) {
+/// What was used of one sample. `uses` by offset.
+void add_sample(std::span<const Piece> uses, std::int64_t length, TrainingEffects& effects) {
+  if (uses.empty()) {
     ++effects.lost_samples;
     effects.lost_tokens += length;
     return;
@@ -54,12 +53,12 @@ void add_sample(std::vector<Piece>::const_iterator begin,
   std::int64_t used = 0;
   std::int64_t parts = 0;
   std::int64_t reached = 0;  // The end of what is used so far.
-  for (auto piece = begin; piece != end; ++piece) {
+  for (const Piece& piece : uses) {
     const std::int64_t fresh =
-        std::max<std::int64_t>(0, piece->offset + piece->length - std::max(reached, piece->offset));
+        std::max<std::int64_t>(0, piece.offset + piece.length - std::max(reached, piece.offset));
     used += fresh;
-    reached = std::max(reached, piece->offset + piece->length);
-    effects.repeated_tokens += piece->length - fresh;
+    reached = std::max(reached, piece.offset + piece.length);
+    effects.repeated_tokens += piece.length - fresh;
     (fresh > 0 ? parts : effects.repeated_samples) += 1;
   }
   effects.cropped_samples += used < length ? 1 : 0;
@@ -67,38 +66,65 @@ void add_sample(std::vector<Piece>::const_iterator begin,
   effects.split_samples += parts > 1 ? 1 : 0;
 }
 
+/// The uses of all samples: [sample][use] by offset.
+class SampleUses {
+ public:
+  SampleUses(const EpochPlan& epoch, std::span<const std::int64_t> lengths)
+      : begins_(lengths.size() + 1) {
+    const auto for_each_use = [&](auto&& visit) {
+      for (const Batches& batches : epoch.batches) {
+        for (const auto& batch : batches) {
+          for (const std::int64_t id : batch) {
+            visit(epoch.piece_of(id, lengths));
+          }
+        }
+      }
+    };
+    for_each_use([&](const Piece& piece) { ++begins_[at(piece.sample) + 1]; });
+    std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+    uses_.resize(begins_.back());
+    std::vector<std::size_t> next = begins_;
+    for_each_use([&](const Piece& piece) { uses_[next[at(piece.sample)]++] = piece; });
+    for (std::size_t sample = 0; sample < lengths.size(); ++sample) {
+      std::sort(uses_.begin() + static_cast<std::ptrdiff_t>(begins_[sample]),
+                uses_.begin() + static_cast<std::ptrdiff_t>(begins_[sample + 1]),
+                [](const Piece& a, const Piece& b) {
+                  return std::tuple(a.offset, -a.length) < std::tuple(b.offset, -b.length);
+                });
+    }
+  }
+
+  [[nodiscard]] std::span<const Piece> of(std::size_t sample) const {
+    return std::span(uses_).subspan(begins_[sample], begins_[sample + 1] - begins_[sample]);
+  }
+
+ private:
+  std::vector<std::size_t> begins_;  ///< [sample] in uses_, then its size.
+  std::vector<Piece> uses_;
+};
+
 void add_uses(const EpochPlan& epoch,
               const PolicyInput& input,
               const PaddedLength& padded_length,
               std::optional<double> token_budget,
               TrainingEffects& effects) {
-  std::vector<Piece> uses;
-  uses.reserve(sum_of(epoch.batches, [](const Batches& batches) {
-    return sum_of(batches, [](const auto& batch) { return batch.size(); });
-  }));
   std::set<std::pair<std::size_t, std::int64_t>> shapes;
   for (const Batches& batches : epoch.batches) {
     for (const auto& batch : batches) {
       std::int64_t longest = 0;
-      for (const Piece& piece : epoch.pieces_of(batch, input.lengths)) {
-        uses.push_back(piece);
-        longest = std::max(longest, piece.length);
-        const bool over = token_budget && static_cast<double>(piece.length) > *token_budget;
+      for (const std::int64_t id : batch) {
+        const std::int64_t length = epoch.piece_of(id, input.lengths).length;
+        longest = std::max(longest, length);
+        const bool over = token_budget && static_cast<double>(length) > *token_budget;
         effects.over_budget_samples += over ? 1 : 0;
       }
       shapes.emplace(batch.size(), padded_length ? padded_length(longest) : longest);
     }
   }
-  std::ranges::sort(uses, [](const Piece& a, const Piece& b) {
-    return std::tuple(a.sample, a.offset, -a.length) < std::tuple(b.sample, b.offset, -b.length);
-  });
-  auto begin = uses.cbegin();
+  const SampleUses uses(epoch, input.lengths);
   for (std::size_t sample = 0; sample < input.lengths.size(); ++sample) {
-    const auto other = [sample](const Piece& piece) { return at(piece.sample) != sample; };
-    const auto end = std::find_if(begin, uses.cend(), other);
-    add_sample(begin, end, input.lengths[sample], effects);
+    add_sample(uses.of(sample), input.lengths[sample], effects);
     effects.tokens += input.lengths[sample];
-    begin = end;
   }
   effects.distinct_shapes = static_cast<std::int64_t>(shapes.size());
 }
@@ -157,7 +183,9 @@ void add_displacement(const EpochPlan& epoch, const PolicyInput& input, Training
   double before = 0;
   for (std::size_t step = 0; step < at(effects.most_steps); ++step) {
     double in_step = 0;
-    for_each_piece(epoch, input, step, [&](std::size_t, const Piece&) { ++in_step; });
+    for (const Batches& batches : epoch.batches) {
+      in_step += step < batches.size() ? static_cast<double>(batches[step].size()) : 0;
+    }
     const double here = (before + in_step / 2) / all;
     for_each_piece(epoch, input, step, [&](std::size_t, const Piece& piece) {
       if (wanted[at(piece.sample)] >= 0) {

@@ -29,7 +29,11 @@ struct EngineRules {
 /// collective arrives when its producer stream got there; a worker takes parts in launch order and
 /// holds the part until the end. The transfer starts when a worker of every rank holds it, and ends
 /// on all ranks together. With interference, rates change whenever a collective becomes resident or
-/// ends and whenever compute starts or ends; what is under way is rescheduled.
+/// ends and whenever compute starts or ends; what is under way is rescheduled. Work that follows
+/// work on a stream is one event as long as no rate changes. Where spans are recorded each piece of
+/// work has its own, to the same times: what happens at one nanosecond has no order between ranks,
+/// and where pieces of work last no longer than a few of them, that may round a transfer
+/// differently.
 class Engine {
  public:
   /// `clocks` holds the clocks of all ranks at the beginning. Programs that are played one after
@@ -46,6 +50,7 @@ class Engine {
   [[nodiscard]] ExecutionTrace play(const Program& program, bool record_spans = false);
 
   [[nodiscard]] const std::vector<RankClock>& clocks() const { return clocks_; }
+  /// A chain of work is one event.
   [[nodiscard]] std::uint64_t events_handled() const { return events_handled_; }
 
  private:

@@ -16,6 +16,8 @@ ProgramExecution::ProgramExecution(Engine& engine, const Program& program, bool 
       program_(program),
       interference_(rules_.interference.active()),
       record_spans_(record_spans),
+      foresees_(!record_spans),
+      foresees_gaps_(!record_spans && rules_.interference.transfer <= 0),
       events_(first_time(engine.clocks_)),
       ranks_(program.ranks.size()),
       transfers_(program.collectives.size()),

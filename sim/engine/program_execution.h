@@ -16,7 +16,7 @@ namespace stepsim::engine_detail {
 /// Events of the engine.
 enum class Kind : std::int32_t {
   WorkStart,      ///< Stream `index` of `rank` starts its head (interference only).
-  WorkEnd,        ///< Stream `index` of `rank` ends its head (interference only).
+  WorkEnd,        ///< Stream `index` of `rank` ends its chain of work (interference only).
   Arrival,        ///< Rank `rank`'s part of collective `index` is ready to be taken.
   TransferStart,  ///< Collective `index` moves data.
   TransferEnd     ///< Collective `index` is done on all ranks.
@@ -33,25 +33,29 @@ enum class Kind : std::int32_t {
 /// Work or a transfer that is under way at a rate that changes.
 struct Progress {
   Duration left{0};  ///< What is left to do, as it would take at full speed.
-  SimTime since;     ///< When `left` was last brought up to date.
+  SimTime since;     ///< When `left` was last brought up to date; later than now: it starts then.
   double slowdown = 1;
   std::int32_t generation = 0;
   bool running = false;
 
-  void start(SimTime now, Duration work) {
+  void start(SimTime at, Duration work) {
     left = work;
-    since = now;
+    since = at;
     running = true;
   }
 
   /// Takes off what was done until `now`, goes on at the new rate and returns the new end.
   SimTime change(SimTime now, double new_slowdown) {
-    left = std::max(Duration::zero(), left - scaled(now - since, 1 / slowdown));
-    since = now;
+    if (now > since) {
+      left = std::max(Duration::zero(), left - scaled(now - since, 1 / slowdown));
+      since = now;
+    }
     slowdown = new_slowdown;
     ++generation;
-    return now + scaled(left, slowdown);
+    return end();
   }
+
+  [[nodiscard]] SimTime end() const { return since + scaled(left, slowdown); }
 };
 
 }  // namespace stepsim::engine_detail
@@ -78,15 +82,17 @@ class ProgramExecution {
     const Instruction* instruction;
     SimTime not_before;  ///< When its call has taken effect.
     Held held;           ///< When the host was last held before it made the call.
+    SimTime end{};       ///< Work of a chain ends then, as things are.
   };
 
   struct Stream {
     std::vector<Item> items;
     std::size_t head = 0;
-    SimTime free;  ///< The end of all that has left the stream.
-    engine_detail::Progress progress;
-    bool start_pending = false;  ///< A WorkStart is on its way.
-    std::int32_t awaited = -1;   ///< The collective whose end wakes the stream.
+    SimTime free;                      ///< The end of all that has left the stream.
+    engine_detail::Progress progress;  ///< Of the head, once it is the first of a chain.
+    std::size_t chain_end = 0;         ///< The item after the chain that begins at the head.
+    bool start_pending = false;        ///< A WorkStart is on its way.
+    std::int32_t awaited = -1;         ///< The collective whose end wakes the stream.
 
     [[nodiscard]] bool empty() const { return head == items.size(); }
   };
@@ -95,13 +101,17 @@ class ProgramExecution {
     SimTime host;
     std::size_t next = 0;  ///< Next instruction.
     std::array<Stream, kStreams> streams;
-    std::vector<SimTime> events;  ///< [event]; SimTime::max() before it is reached.
-    std::int32_t resident = 0;    ///< How many collectives hold a place on the device.
-    std::int32_t channels = 0;    ///< How many multiprocessors they hold.
-    std::int32_t computing = 0;   ///< How many streams have work under way that they slow.
-    bool told = false;            ///< Whether the transfers count this rank as computing.
-    std::int32_t awaited = -1;    ///< The collective whose end wakes the host.
-    Held held;                    ///< When the host was last held.
+    std::vector<SimTime> events;    ///< [event]; SimTime::max() before it is reached.
+    std::int32_t resident = 0;      ///< How many collectives hold a place on the device.
+    std::int32_t channels = 0;      ///< How many multiprocessors they hold.
+    std::int32_t computing = 0;     ///< How many streams have work under way that they slow.
+    bool told = false;              ///< Whether the transfers count this rank as computing.
+    std::int32_t awaited = -1;      ///< The collective whose end wakes the host.
+    Held held;                      ///< When the host was last held.
+    std::uint8_t full = kNoStream;  ///< The stream that has no room for the host's next launch.
+    std::uint8_t looked_for = kNoStream;  ///< What launches_before_other() last found: from where
+    std::size_t looked_to = 0;            ///< the host was up to here, all is for this stream,
+    std::int64_t launched_by_then = 0;    ///< which has so many launches by then.
   };
 
   struct Transfer {
@@ -164,9 +174,29 @@ class ProgramExecution {
 
   void work_started(std::int32_t rank, std::uint8_t index);
 
-  [[nodiscard]] double slowdown_of_work(std::int32_t rank, const Stream& stream) const;
+  [[nodiscard]] bool is_slowed(const Instruction& in) const {
+    return interference_ && in.kind == Opcode::Work && in.bound != Bound::Unaffected &&
+           in.work > Duration::zero();
+  }
 
-  void reschedule_work(std::int32_t rank, std::uint8_t index, double slowdown);
+  [[nodiscard]] double slowdown_of_work(const Rank& state, const Instruction& in) const;
+
+  /// Foresees the ends of the work under way and of what follows it at once, as long as nothing
+  /// changes, and has the last of them as an event.
+  void foresee(std::int32_t rank, std::uint8_t index);
+
+  /// The most work that a chain may hold from the head on.
+  [[nodiscard]] std::size_t longest_chain(std::int32_t rank, std::uint8_t index);
+
+  /// How many launches on the full stream the host makes before it does anything that is not for
+  /// that stream.
+  [[nodiscard]] std::int64_t launches_before_other(std::int32_t rank);
+
+  /// Ends the chain of a full stream where the host could go on to something else.
+  void keep_chain_short(std::int32_t rank);
+
+  /// Takes work off a chain that has ended by now. Its last work is left to its event.
+  void catch_up(std::int32_t rank, std::uint8_t index);
 
   void work_ended(std::int32_t rank, std::uint8_t index, std::int32_t generation);
 
@@ -212,6 +242,8 @@ class ProgramExecution {
   const Program& program_;
   bool interference_;
   bool record_spans_;
+  bool foresees_;       ///< Chains may have more than one work; spans are recorded in time order.
+  bool foresees_gaps_;  ///< Also where the device pauses, which no transfer gets to know.
   EventQueue events_;
   std::vector<Rank> ranks_;
   std::vector<Transfer> transfers_;

@@ -8,6 +8,9 @@ namespace stepsim {
 using engine_detail::Kind;
 
 void ProgramExecution::settle(std::int32_t rank) {
+  for (std::uint8_t stream = 0; stream < kStreams; ++stream) {
+    catch_up(rank, stream);
+  }
   bool moved = true;
   while (moved) {
     moved = run_host(rank);
@@ -17,6 +20,7 @@ void ProgramExecution::settle(std::int32_t rank) {
       }
     }
   }
+  keep_chain_short(rank);
   tell(rank);
 }
 
@@ -24,6 +28,7 @@ bool ProgramExecution::run_host(std::int32_t rank) {
   Rank& state = ranks_[at(rank)];
   const std::vector<Instruction>& instructions = program_.ranks[at(rank)];
   const std::size_t before = state.next;
+  state.full = kNoStream;
   while (state.next < instructions.size()) {
     const Instruction& in = instructions[state.next];
     switch (in.kind) {
@@ -63,6 +68,7 @@ bool ProgramExecution::run_host(std::int32_t rank) {
       }
       case Opcode::Work:
         if (!has_room(rank, in.stream)) {
+          state.full = in.stream;
           return state.next != before;
         }
         enqueue(rank, in);
@@ -142,7 +148,7 @@ bool ProgramExecution::take_head(std::int32_t rank, std::uint8_t index, Stream& 
   const Instruction& in = *item.instruction;
   switch (in.kind) {
     case Opcode::Work:
-      if (interference_ && in.bound != Bound::Unaffected && in.work > Duration::zero()) {
+      if (is_slowed(in)) {
         start_work(rank, index, stream, item);
         return false;
       }
@@ -221,60 +227,6 @@ void ProgramExecution::end_work(std::int32_t rank,
   }
 }
 
-void ProgramExecution::start_work(std::int32_t rank,
-                                  std::uint8_t index,
-                                  Stream& stream,
-                                  const Item& item) {
-  if (stream.progress.running || stream.start_pending) {
-    return;
-  }
-  const SimTime start = std::max(stream.free, item.not_before);
-  if (start > events_.now()) {
-    stream.start_pending = true;
-    events_.push(start, static_cast<std::int32_t>(Kind::WorkStart), rank, index);
-  } else {
-    work_started(rank, index);
-  }
-}
-
-void ProgramExecution::work_started(std::int32_t rank, std::uint8_t index) {
-  Rank& state = ranks_[at(rank)];
-  Stream& stream = state.streams[index];
-  stream.start_pending = false;
-  stream.progress.start(events_.now(), stream.items[stream.head].instruction->work);
-  ++state.computing;
-  reschedule_work(rank, index, slowdown_of_work(rank, stream));
-}
-
-double ProgramExecution::slowdown_of_work(std::int32_t rank, const Stream& stream) const {
-  const Rank& state = ranks_[at(rank)];
-  if (state.resident == 0) {
-    return 1;
-  }
-  const Instruction& in = *stream.items[stream.head].instruction;
-  return compute_slowdown(rules_.interference, in.bound, in.blocks, state.channels);
-}
-
-void ProgramExecution::reschedule_work(std::int32_t rank, std::uint8_t index, double slowdown) {
-  engine_detail::Progress& progress = ranks_[at(rank)].streams[index].progress;
-  const SimTime end = bounded(progress.change(events_.now(), slowdown));
-  events_.push(end, static_cast<std::int32_t>(Kind::WorkEnd), rank, index, progress.generation);
-}
-
-void ProgramExecution::work_ended(std::int32_t rank, std::uint8_t index, std::int32_t generation) {
-  Rank& state = ranks_[at(rank)];
-  Stream& stream = state.streams[index];
-  if (!stream.progress.running || stream.progress.generation != generation) {
-    return;
-  }
-  stream.progress.running = false;
-  --state.computing;
-  const Item item = stream.items[stream.head];
-  ++stream.head;
-  end_work(rank, index, item, events_.now());
-  settle(rank);
-}
-
 void ProgramExecution::tell(std::int32_t rank) {
   Rank& state = ranks_[at(rank)];
   const bool computes = state.computing > 0;
@@ -291,24 +243,6 @@ void ProgramExecution::tell(std::int32_t rank) {
       transfer.computing += computes ? 1 : -1;
       if (transfer.computing == (computes ? 1 : 0)) {
         rerate_transfer(collective);
-      }
-    }
-  }
-}
-
-void ProgramExecution::resident_changed(std::int32_t rank, std::int32_t by, std::int32_t channels) {
-  if (!interference_) {
-    return;
-  }
-  Rank& state = ranks_[at(rank)];
-  state.resident += by;
-  state.channels += by * channels;
-  for (std::uint8_t index = 0; index < kStreams; ++index) {
-    const Stream& stream = state.streams[index];
-    if (stream.progress.running) {
-      const double slowdown = slowdown_of_work(rank, stream);
-      if (slowdown != stream.progress.slowdown) {
-        reschedule_work(rank, index, slowdown);
       }
     }
   }

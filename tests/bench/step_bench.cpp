@@ -63,7 +63,7 @@ void event_simulation(benchmark::State& state) {
 }
 
 /// The engine that plays programs; range(1) = 1: with interference, so that every span and transfer
-/// changes its rate while it runs.
+/// changes its rate while it runs. Compare times: work that follows work at one rate is one event.
 void engine(benchmark::State& state) {
   const StepInput input = make_step(static_cast<std::size_t>(state.range(0)));
   const std::vector<RankClock> clocks(input.ranks.size());

@@ -195,7 +195,7 @@ std::pair<std::uint64_t, std::uint64_t> play_both_ways(std::uint64_t seeds,
 }  // namespace
 
 TEST_CASE("chains of work end when the work would end by itself") {
-  const auto [chains, single] = play_both_ways(1000, Duration(1), 200'000);
+  const auto [chains, single] = play_both_ways(500, Duration(1), 200'000);
   MESSAGE("events: " << chains << " in chains, " << single << " one by one");
   CHECK(2 * chains < single);
 }
@@ -203,7 +203,7 @@ TEST_CASE("chains of work end when the work would end by itself") {
 TEST_CASE("chains of work: many things at one time") {
   for (const std::int64_t grain : {1, 1000}) {
     CAPTURE(grain);
-    play_both_ways(500, Duration(grain), 8);
-    play_both_ways(500, Duration(grain), 50);
+    play_both_ways(200, Duration(grain), 8);
+    play_both_ways(200, Duration(grain), 50);
   }
 }

@@ -60,6 +60,28 @@ class Engine {
     std::int64_t launched = 0;
     std::int64_t ended = 0;
     std::vector<SimTime> ends;
+    std::size_t place_of_next = 0;  ///< In the ring: of the next launch,
+    std::size_t place_of_end = 0;   ///< and of the next end.
+
+    void launch(std::int32_t depth) {
+      ++launched;
+      place_of_next = after(place_of_next, depth);
+    }
+    void end(SimTime time, std::int32_t depth) {
+      if (ended < depth) {
+        ends.push_back(time);
+      } else {
+        ends[place_of_end] = time;
+      }
+      ++ended;
+      place_of_end = after(place_of_end, depth);
+    }
+
+   private:
+    /// The place after one in the ring. A division for each launch would take longer.
+    static std::size_t after(std::size_t place, std::int32_t depth) {
+      return static_cast<std::int64_t>(place) + 1 < depth ? place + 1 : 0;
+    }
   };
 
   EngineRules rules_;

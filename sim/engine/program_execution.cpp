@@ -40,6 +40,7 @@ ProgramExecution::ProgramExecution(Engine& engine, const Program& program, bool 
     for (std::size_t s = 1; s < kStreams; ++s) {
       ranks_[r].streams[s].free = SimTime::min();
     }
+    ranks_[r].streams[kComputeStream].items.reserve(program.ranks[r].size());
     ranks_[r].events.assign(at(program.events), SimTime::max());
     trace_.ranks[r].marks.resize(at(program.marks));
   }

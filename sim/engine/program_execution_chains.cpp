@@ -164,6 +164,12 @@ void ProgramExecution::resident_changed(std::int32_t rank, std::int32_t by, std:
     return;
   }
   Rank& state = ranks_[at(rank)];
+  const bool waves_change = rules_.interference.multiprocessors > 0 && channels != 0;
+  if (state.resident > 0 && state.resident + by > 0 && !waves_change) {
+    state.resident += by;
+    state.channels += by * channels;
+    return;  // What is under way is slowed as before.
+  }
   for (std::uint8_t index = 0; index < kStreams; ++index) {
     catch_up(rank, index);
   }

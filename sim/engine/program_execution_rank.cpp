@@ -72,7 +72,7 @@ bool ProgramExecution::run_host(std::int32_t rank) {
           return state.next != before;
         }
         enqueue(rank, in);
-        ++engine_.queues_[at(rank)][in.stream].launched;
+        engine_.queues_[at(rank)][in.stream].launch(rules_.queue_depth);
         break;
       case Opcode::Collective:
         if (record_spans_) {
@@ -124,7 +124,7 @@ bool ProgramExecution::has_room(std::int32_t rank, std::uint8_t stream) {
   if (queue.ended <= queue.launched - depth) {
     return false;
   }
-  const SimTime end = queue.ends[static_cast<std::size_t>(queue.launched % depth)];
+  const SimTime end = queue.ends[queue.place_of_next];
   ranks_[at(rank)].host = std::max(ranks_[at(rank)].host, end);
   return true;
 }
@@ -210,13 +210,7 @@ void ProgramExecution::end_work(std::int32_t rank,
   const SimTime free = ranks_[at(rank)].streams[index].free;
   pass(rank, index, in.phase, end);
   if (rules_.queue_depth > 0) {
-    Engine::LaunchQueue& queue = engine_.queues_[at(rank)][index];
-    if (queue.ended < rules_.queue_depth) {
-      queue.ends.push_back(end);
-    } else {
-      queue.ends[static_cast<std::size_t>(queue.ended % rules_.queue_depth)] = end;
-    }
-    ++queue.ended;
+    engine_.queues_[at(rank)][index].end(end, rules_.queue_depth);
   }
   // Time before the batch is there counts as data; other work begins when it can.
   const bool data = in.phase == Phase::Data && index == kComputeStream;

@@ -68,7 +68,7 @@ void RankProgram::host(Duration busy) {
 }
 
 void RankProgram::kernel(const Kernel& kernel, Phase phase, std::uint8_t stream) {
-  Instruction in;
+  Instruction& in = out_.emplace_back();
   in.kind = Opcode::Work;
   in.stream = stream;
   in.phase = phase == Phase::Other && stream == kComputeStream ? other_ : phase;
@@ -80,7 +80,6 @@ void RankProgram::kernel(const Kernel& kernel, Phase phase, std::uint8_t stream)
     in.host = kernel.launch;
     in.latency = kernel.launch;
   }
-  out_.push_back(in);
 }
 
 void RankProgram::memory(double bytes, Phase phase, std::uint8_t stream, std::int32_t label) {

@@ -300,9 +300,9 @@ Duration StepLowering::launch(const CostFactors& factors) const {
 Kernel StepLowering::kernel(std::int32_t work,
                             const PricedBatch& batch,
                             Duration time,
-                            const CostFactors& factors) const {
+                            Duration launch) const {
   Kernel kernel;
-  kernel.launch = launch(factors);
+  kernel.launch = launch;
   kernel.work = time;
   kernel.bound = bound_of(work_[at(work)].op);
   kernel.blocks = at(work) < model_work_ ? batch.blocks[at(work)] : 0;
@@ -314,12 +314,15 @@ MicroBatchWork StepLowering::micro_batch(const PricedBatch& batch,
                                          const CostFactors& factors,
                                          RankFactors rank) const {
   const std::vector<Duration> time = times(batch, factors, rank);
+  const Duration launch = this->launch(factors);
   MicroBatchWork work;
   work.collate = collate(batch, factors, rank.compute);
+  work.forward.reserve(ops_.size());
+  work.backward.reserve(ops_.size());
   for (const LoweredOp& op : ops_) {
     if (op.label >= 0) {
       std::vector<Kernel>& kernels = op.forward ? work.forward : work.backward;
-      kernels.push_back(kernel(op.work, batch, time[at(op.work)], factors));
+      kernels.push_back(kernel(op.work, batch, time[at(op.work)], launch));
       kernels.back().label = op.label;
     }
   }
@@ -451,7 +454,8 @@ Kernel StepLowering::ddp_kernel(OpClass op_class,
   Work& work = work_[at(number)];
   price_ddp(work);
   const double group = *work.group < factors.group.size() ? factors.group[*work.group] : 1;
-  return kernel(number, {}, bounded_duration(work.seconds * (compute_factor * group)), factors);
+  return kernel(
+      number, {}, bounded_duration(work.seconds * (compute_factor * group)), launch(factors));
 }
 
 ExtrapolationNote& StepLowering::note(const std::string& name) {

@@ -204,7 +204,7 @@ class StepLowering {
   [[nodiscard]] Kernel kernel(std::int32_t work,
                               const PricedBatch& batch,
                               Duration time,
-                              const CostFactors& factors) const;
+                              Duration launch) const;
   /// Returns the time of each piece of work: [work].
   [[nodiscard]] std::vector<Duration> times(const PricedBatch& batch,
                                             const CostFactors& factors,

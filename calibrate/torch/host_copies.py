@@ -10,16 +10,20 @@
 
 Give it as many ranks and OMP_NUM_THREADS as the training has: the ranks of a node share the links to
 their GPUs and the memory of the host, and torchrun gives each rank one thread unless told otherwise.
-With several ranks the slowest one counts. It needs torch alone; without a GPU it measures the optimizer.
+With several ranks the slowest one counts. It needs torch, and stepsim_recorder.py beside it; without a GPU it measures the optimizer.
 """
 
 import argparse
 import os
 import statistics
+import sys
 import time
 
 import torch
 import torch.distributed as dist
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import stepsim_recorder  # noqa: E402  (beside this file)
 
 WARMUP, REPETITIONS = 2, 7
 
@@ -80,7 +84,7 @@ def optimizer_seconds(name, parameters, tensors):
 def main():
     arguments = parse_arguments()
     if "RANK" in os.environ:
-        dist.init_process_group("gloo")
+        stepsim_recorder.start_ranks("gloo")
     rank = int(os.environ.get("LOCAL_RANK", "0"))
     lines = []
     if torch.cuda.is_available():

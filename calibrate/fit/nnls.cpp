@@ -12,16 +12,10 @@ using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::Ro
 /// So many rows are reduced at once: they lie in a processor's cache.
 constexpr std::size_t kMostRows = 512;
 
-/// The rows of R, or the same where these are fewer.
-RowMajor reduced(const std::vector<double>& all, std::size_t width) {
-  const auto columns = static_cast<Eigen::Index>(width);
-  const Eigen::Map<const RowMajor> rows(
-      all.data(), static_cast<Eigen::Index>(all.size() / width), columns);
-  if (rows.rows() <= columns) {
-    return rows;
-  }
-  const Eigen::HouseholderQR<Eigen::MatrixXd> decomposition(rows);
-  return decomposition.matrixQR().topRows(columns).triangularView<Eigen::Upper>().toDenseMatrix();
+Eigen::Map<const RowMajor> row_major(const std::vector<double>& rows, std::size_t width) {
+  return {rows.data(),
+          static_cast<Eigen::Index>(rows.size() / width),
+          static_cast<Eigen::Index>(width)};
 }
 
 /// Least squares over the columns in `free`; the others stay 0.
@@ -72,12 +66,14 @@ void step_back(const Eigen::VectorXd& target, Eigen::VectorXd* x, std::vector<ch
   }
 }
 
-/// `a` has columns of norm 1 or 0.
-Eigen::VectorXd lawson_hanson(const Eigen::MatrixXd& a, const Eigen::VectorXd& b) {
+/// `a` has columns whose largest coefficient is 1 or 0. A coefficient whose gradient is above
+/// `tolerance` may still lower the sum of squares.
+Eigen::VectorXd lawson_hanson(const Eigen::MatrixXd& a,
+                              const Eigen::VectorXd& b,
+                              double tolerance) {
   const auto columns = static_cast<std::size_t>(a.cols());
   std::vector<char> free(columns, 0);
   Eigen::VectorXd x = Eigen::VectorXd::Zero(a.cols());
-  const double tolerance = 1e-11 * b.norm();
   // Each round frees one column; three times the columns is the customary bound on cycling.
   for (std::size_t round = 0; round < 3 * columns; ++round) {
     const Eigen::VectorXd gradient = a.transpose() * (b - a * x);
@@ -124,6 +120,7 @@ void RelativeRows::add(std::span<const double> row, double y, double weight) {
 }
 
 void RelativeRows::add(const RelativeRows& other) {
+  is_reduced_ = is_reduced_ || other.is_reduced_;
   rows_.insert(rows_.end(), other.rows_.begin(), other.rows_.end());
   if (rows_.size() >= kMostRows * width_) {
     reduce();
@@ -131,21 +128,31 @@ void RelativeRows::add(const RelativeRows& other) {
 }
 
 void RelativeRows::reduce() {
-  const RowMajor few = reduced(rows_, width_);
+  const auto width = static_cast<Eigen::Index>(width_);
+  const Eigen::HouseholderQR<Eigen::MatrixXd> decomposition(row_major(rows_, width_));
+  const RowMajor few =
+      decomposition.matrixQR().topRows(width).triangularView<Eigen::Upper>().toDenseMatrix();
   rows_.assign(few.data(), few.data() + few.size());
+  is_reduced_ = true;
 }
 
 std::vector<double> RelativeRows::solve(const std::vector<bool>& used) const {
   const auto width = static_cast<Eigen::Index>(width_);
-  const RowMajor rows = reduced(rows_, width_);
+  const auto rows = row_major(rows_, width_);
   Eigen::MatrixXd a = rows.leftCols(width - 1);
+  const Eigen::VectorXd b = rows.col(width - 1);
   Eigen::VectorXd scale(width - 1);
   for (Eigen::Index j = 0; j < a.cols(); ++j) {
-    const double norm = a.col(j).norm();
-    scale(j) = norm > 0 ? norm : 1;
-    a.col(j) *= used.empty() || used[static_cast<std::size_t>(j)] ? 1 / scale(j) : 0;
+    if (!used.empty() && !used[static_cast<std::size_t>(j)]) {
+      a.col(j).setZero();
+    }
+    const double largest = a.col(j).cwiseAbs().maxCoeff();
+    scale(j) = largest > 0 ? largest : 1;
+    a.col(j) /= scale(j);
   }
-  const Eigen::VectorXd x = lawson_hanson(a, rows.col(width - 1));
+  constexpr double kTolerance = 1e-11;
+  const double size = is_reduced_ ? b.norm() : static_cast<double>(a.rows());
+  const Eigen::VectorXd x = lawson_hanson(a, b, kTolerance * size);
   std::vector<double> result;
   for (Eigen::Index j = 0; j < a.cols(); ++j) {
     result.push_back(x(j) / scale(j));

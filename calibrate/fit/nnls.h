@@ -9,8 +9,8 @@ namespace stepsim {
 /// A least-squares problem of relative residuals, the sum over rows of
 /// (weight (sum_j c[j] row[j] / y - 1))^2, for coefficients c >= 0.
 ///
-/// However many rows are added, few are kept: those of the R of a QR decomposition, which have the
-/// same sum of squares for every c, and so for every choice of features.
+/// Of many rows few are kept: those of the R of a QR decomposition, which have the same sum of
+/// squares for every c, and so for every choice of features.
 class RelativeRows {
  public:
   explicit RelativeRows(std::size_t features);
@@ -22,7 +22,7 @@ class RelativeRows {
 
   /// Returns the c >= 0 of least squares: [feature]. Those that `used` leaves out get 0, as do
   /// features that are zero everywhere; empty: all are used.
-  /// Method: columns scaled to norm 1, then the active sets of Lawson and Hanson, "Solving Least
+  /// Method: columns scaled to maximum 1, then the active sets of Lawson and Hanson, "Solving Least
   /// Squares Problems" (1974), chapter 23.
   [[nodiscard]] std::vector<double> solve(const std::vector<bool>& used = {}) const;
   /// The sum of squares for these coefficients.
@@ -31,6 +31,7 @@ class RelativeRows {
  private:
   void reduce();
 
+  bool is_reduced_ = false;
   std::size_t width_;         ///< Features, then the constant of each residual.
   std::vector<double> rows_;  ///< [row][width_]
 };

@@ -258,8 +258,13 @@ PeakMemory::PeakMemory(TransformerConfig config, const MemoryOptions& options)
     constant_.buckets = constant_.gradients;
   }
   constant_.gathered = options.gathered;
-  constant_.weight_copies = options.casts_weights ? whole(weight_copy_bytes(config_)) : Bytes(0);
   constant_.fixed = options.fixed;
+  if (options.casts_weights) {
+    constant_.weight_copies = whole(weight_copy_bytes(config_));
+  } else if (autocast(config_)) {
+    // What computes on parameters that were gathered in 16 bit keeps what a model of 16 bit keeps.
+    config_.parameter_dtype = config_.dtype;
+  }
 }
 
 void PeakMemory::read_layers() {

@@ -38,7 +38,9 @@ struct MemoryOptions {
   /// Moments of a step, one of which has the peak, whatever the batch. Where there are some, the
   /// shards of parameters and gradients, the working bucket and `gathered` do not count.
   std::vector<MemoryMoment> moments;
-  bool casts_weights = true;  ///< Autocast copies weights; false: they are gathered in 16 bit.
+  /// Autocast copies weights; false: they are gathered in 16 bit, as by fully_shard's param_dtype,
+  /// and all of the model computes in 16 bit, norms included.
+  bool casts_weights = true;
   Bytes fixed{0};  ///< Added as given: library workspaces, mask buffers, the device's context.
 };
 

@@ -118,9 +118,14 @@ std::string loader_text(const RunRecord& record) {
   }
   const Json shuffle = told(record, "loader", "shuffle");
   const Json drop_last = told(record, "loader", "drop_last");
-  text += fmt::format("sampler = {{ kind = \"distributed\", shuffle = {}, drop_last = {} }}\n",
-                      shuffle.is_boolean() && !shuffle.get<bool>() ? "false" : "true",
-                      drop_last.is_boolean() && drop_last.get<bool>() ? "true" : "false");
+  const auto is = [](const Json& value, bool wanted) {
+    return value.is_boolean() && value.get<bool>() == wanted;
+  };
+  // A record of several epochs that BatchSampler formed has other batches in each.
+  text += fmt::format(
+      "sampler = {{ kind = \"distributed\", shuffle = {}, drop_last = {}, set_epoch = true }}\n",
+      !is(shuffle, false),
+      is(drop_last, true));
   return text;
 }
 

@@ -142,9 +142,13 @@ std::string chosen_text(const std::vector<Plan>& plans,
       distance.largest);
 }
 
-/// What to run on the shapes. The plans of a model that Stepsim knows can be measured op by op.
+/// What to run on the shapes. The plans of a preset's kind can be measured op by op, and a
+/// config.json's model can be made of it.
 std::string next_text(const std::vector<Plan>& plans, const std::string& out) {
   const std::string shapes = shell_word(out);
+  if (plans.front().model.family == ModelFamily::Transformers) {
+    return fmt::format("next: python3 -m stepsim.torch.calibrate --shapes {} --out mine\n", shapes);
+  }
   const std::string own =
       fmt::format("python3 -m stepsim.torch.calibrate my_model.py --shapes {} --out mine", shapes);
   if (!is_known(plans.front().model)) {

@@ -235,6 +235,25 @@ TEST_CASE("autocast is 16-bit compute on fp32 parameters, and only that copies w
         Bytes(2 * (12 * 12 * 768 * 768 + 768 * 50257)));
 }
 
+TEST_CASE("parameters that are gathered in 16 bit keep what a model of 16 bit keeps") {
+  // Saved tensors of transformers' Llama in PyTorch 2.15 are the same in bf16 and under
+  // fully_shard's param_dtype, and more under autocast.
+  MemoryOptions gathered;
+  gathered.casts_weights = false;
+  for (const char* preset : {"llama2-7b", "gpt2-small"}) {
+    CAPTURE(preset);
+    TransformerConfig config = half_precision(preset);
+    const MemoryUse whole = peak_memory(config, kMemoryBatch, {});
+    config.parameter_dtype = Dtype::F32;
+    const MemoryUse shards = peak_memory(config, kMemoryBatch, gathered);
+    CHECK(shards.activations == whole.activations);
+    CHECK(shards.logits == whole.logits);
+    CHECK(shards.weight_copies == Bytes(0));
+    CHECK(shards.parameters == whole.parameters * 2);
+    CHECK(peak_memory(config, kMemoryBatch, {}).activations != whole.activations);
+  }
+}
+
 TEST_CASE("GPT2-small under autocast on an A100: steady state, activations and peak") {
   // nanoGPT, 12 x 1024 tokens, vocabulary padded to 50304. Published: predicted 2 057 547 776 bytes
   // of steady state against 2 064 403 456 allocated, activations 17.43 against 17.67, peak 21.648

@@ -68,7 +68,7 @@ class RandomPrograms {
   double fraction() { return static_cast<double>(1 + below(1000)) / 1000; }
   std::uint8_t stream() { return static_cast<std::uint8_t>(below(streams_)); }
   Duration duration() {
-    // As many short ones as long ones.
+    // Short durations are drawn as often as long ones.
     const std::uint64_t most = longest_ >> below(longest_ > 100 ? 12 : 1);
     return grain_ * static_cast<std::int64_t>(below(most + 1));
   }
@@ -88,7 +88,7 @@ class RandomPrograms {
     }
   }
 
-  /// The same for all ranks, each with its own times.
+  /// Adds one instruction to all ranks, each with times of its own.
   void add(Program& program, Instruction in) {
     for (std::vector<Instruction>& rank : program.ranks) {
       in.host = grain_ * (duration() / grain_ / 4);

@@ -70,7 +70,8 @@ def plans():
     pathlib.Path("config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     pathlib.Path("named.toml").write_text(SCENARIO, encoding="utf-8")
     shell(STEPSIM, "plan", "named.toml", "--out-dir", "plans", "--quiet")
-    shell(STEPCAL, "grid", *sorted(pathlib.Path("plans").iterdir()), "--out", "shapes.json", "--count", "6")
+    said = shell(STEPCAL, "grid", *sorted(pathlib.Path("plans").iterdir()), "--out", "shapes.json", "--count", "6")
+    assert "next: python3 -m stepsim.torch.calibrate --shapes shapes.json --out mine" in said, said
     return sorted(pathlib.Path("plans").iterdir())
 
 

@@ -151,7 +151,7 @@ def test_its_files_serve_the_other_commands(folder):
     toml = (folder / "advice/scenario.toml").read_text(encoding="utf-8")
     for line in ('torch = "1.13"', 'bucket_cap = "25 MiB"', 'first_bucket_cap = "1 MiB"',
                  "# 2 loader workers:", "broadcasts of buffers", "samples = 5000",
-                 "state_bytes_per_parameter = 4", "batch_size = 16"):  # fmt: skip
+                 "state_bytes_per_parameter = 4", "batch_size = 16", "set_epoch = true"):  # fmt: skip
         assert line in toml, f"{line}\n{toml}"
     for command in ("compare", "run", "blame", "buckets", "lengths"):
         stepsim_program.run(command, "advice/scenario.toml", "--quiet")

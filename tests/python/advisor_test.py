@@ -108,6 +108,9 @@ def rank_keeps_gradients(_):
 
 
 def rank_fails(rank):
+    from stepsim.torch import advisor as module
+
+    module._PATIENCE_S = 1e6  # Whoever waited for the other rank would wait until the test is killed.
     model = make_ddp()
     advisor = advisor_of(model)
     recorder = advisor._recorder
@@ -303,9 +306,7 @@ def test_an_error_of_the_training_reaches_the_caller_unchanged():
 
 @small_runner.in_new_folder
 def test_a_rank_that_records_nothing_does_not_hold_the_others():
-    start = time.monotonic()
     outputs = run_ranks("fails")
-    assert time.monotonic() - start < 20
     assert outputs[0].count("no advice: ValueError: rank 1 recorded no step") == 1, outputs[0]
     assert left_behind() == [], left_behind()
 

@@ -573,9 +573,8 @@ def test_a_dead_worker_is_pytorchs_error():
     data = torch_data()
     own = sampler()
     dying = data.DataLoader(Deadly(), batch_sampler=own, collate_fn=list, num_workers=1)
-    begun = time.monotonic()
     message = raised(list, own.steps(dying), kind=RuntimeError)
-    assert "worker" in message and time.monotonic() - begun < 20, message
+    assert "worker" in message, message
 
 
 def test_a_process_that_fails_ends_with_its_own_error():

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
 #include "sim/engine/time_limit.h"
 
 namespace stepsim {
@@ -31,7 +32,8 @@ class LockstepReader {
     schedule_.program = std::move(program);
   }
 
-  std::optional<LockstepSchedule> read() {
+  /// `stretches`: false where the moves alone are wanted.
+  std::optional<LockstepSchedule> read(bool stretches) {
     const std::size_t count = ranks_.front().size();
     if (std::ranges::any_of(ranks_, [&](const auto& rank) { return rank.size() != count; })) {
       return std::nullopt;
@@ -47,16 +49,28 @@ class LockstepReader {
       }
     }
     schedule_.program.program.ranks.resize(ranks_.size());
+    for (std::size_t i = 0; stretches && i < schedule_.stretches.size(); ++i) {
+      LockstepStretch& stretch = schedule_.stretches[i];
+      stretch.work = repeated_work(launched_[i].work);
+      stretch.of_rank = mapped(launched_[i].of_rank, repeated_work);
+    }
     return std::move(schedule_);
   }
 
  private:
+  /// The kernels of a stretch, one by one.
+  struct Launched {
+    std::vector<std::int32_t> work;
+    std::vector<std::vector<std::int32_t>> of_rank;
+  };
+
   bool take(std::size_t i) {
     const Instruction& in = ranks_.front()[i];
     LockstepMove move{in.kind, in.stream, in.phase, in.index, in.host, in.latency, in.work};
     switch (in.kind) {
       case Opcode::HostUntil:
-        return false;
+        move.index = schedule_.micro_batches;
+        break;
       case Opcode::HostSync:
         if (in.stream != kComputeStream) {
           return false;  // What it holds up would be told apart from other waits.
@@ -119,12 +133,13 @@ class LockstepReader {
       move.index = static_cast<std::int32_t>(schedule_.stretches.size());
       schedule_.stretches.push_back({std::max(0, schedule_.micro_batches - 1), in.phase, {}, {}});
       schedule_.moves.push_back(move);
+      launched_.emplace_back();
     }
-    add_kernel(schedule_.stretches.back(), i);
+    add_kernel(launched_.back(), i);
     return true;
   }
 
-  void add_kernel(LockstepStretch& stretch, std::size_t i) const {
+  void add_kernel(Launched& stretch, std::size_t i) const {
     const std::int32_t first = ranks_.front()[i].label;
     const bool differ =
         std::ranges::any_of(ranks_, [&](const auto& rank) { return rank[i].label != first; });
@@ -166,8 +181,18 @@ class LockstepReader {
   std::vector<std::vector<Instruction>> ranks_;
   std::vector<std::int32_t> calls_;  ///< [collective] its number in the order of the calls.
   std::vector<bool> recorded_;       ///< [event]
+  std::vector<Launched> launched_;   ///< [stretch]
   LockstepSchedule schedule_;
 };
+
+/// How often the first `period` of these repeat, one behind the other.
+int repeats_of(std::span<const std::int32_t> work, std::size_t period) {
+  std::size_t same = 0;
+  while (period + same < work.size() && work[same] == work[period + same]) {
+    ++same;
+  }
+  return static_cast<int>(same / period) + 1;
+}
 
 /// Plays one step.
 class LockstepPlayer {
@@ -269,7 +294,9 @@ class LockstepPlayer {
         trace_.ranks[rank].marks[at(move.index)] = free;
         break;
       case Opcode::HostUntil:
-        break;  // No schedule has it.
+        state.host = std::max(state.host + move.host, work_[rank].ready[at(move.index)]);
+        trace_.ranks[rank].fetches.push_back(state.host);
+        break;
     }
   }
 
@@ -338,24 +365,62 @@ class LockstepPlayer {
 }  // namespace
 
 std::optional<LockstepSchedule> lockstep_schedule(StepProgram program) {
-  return LockstepReader(std::move(program)).read();
+  return LockstepReader(std::move(program)).read(true);
 }
 
-LockstepSchedule retimed(LockstepSchedule schedule, StepProgram first_rank) {
+std::vector<RepeatedWork> repeated_work(const std::vector<std::int32_t>& work) {
+  std::vector<RepeatedWork> result;
+  bool single = false;  // Whether the last of the result can take more work.
+  for (std::size_t i = 0; i < work.size();) {
+    const std::span rest = std::span(work).subspan(i);
+    std::size_t best = 0;
+    int times = 1;
+    std::size_t spared = 0;
+    for (std::size_t period = 1; 2 * period <= rest.size(); ++period) {
+      const int found = repeats_of(rest, period);
+      if (period * at(found - 1) > spared) {
+        best = period;
+        times = found;
+        spared = period * at(found - 1);
+      }
+    }
+    constexpr std::size_t kWorthIt = 4;  // Pieces of work: composing stretches takes time, too.
+    if (spared >= kWorthIt) {
+      const auto end = rest.begin() + static_cast<std::ptrdiff_t>(best);
+      result.push_back({{rest.begin(), end}, times});
+      single = false;
+      i += best * at(times);
+      continue;
+    }
+    if (!single) {
+      result.emplace_back();
+      single = true;
+    }
+    result.back().work.push_back(work[i++]);
+  }
+  return result;
+}
+
+LockstepTimes times_of(const LockstepSchedule& schedule, StepProgram first_rank) {
   first_rank.program.ranks.resize(1);
-  std::optional<LockstepSchedule> timed = lockstep_schedule(std::move(first_rank));
+  std::optional<LockstepSchedule> timed = LockstepReader(std::move(first_rank)).read(false);
   const auto same = [](const LockstepMove& a, const LockstepMove& b) { return a.does_as(b); };
   if (!timed || !std::ranges::equal(timed->moves, schedule.moves, same) ||
       timed->collectives.size() != schedule.collectives.size()) {
     throw std::invalid_argument("lockstep: a program of another step");
   }
-  schedule.moves = std::move(timed->moves);
-  std::vector<Collective>& collectives = schedule.program.program.collectives;
+  LockstepTimes times{std::move(timed->moves), {}};
+  for (const std::vector<std::int32_t>& called : timed->collectives) {
+    times.transfers.push_back(timed->program.program.collectives[at(called.front())].transfer);
+  }
+  return times;
+}
+
+LockstepSchedule retimed(LockstepSchedule schedule, LockstepTimes times) {
+  schedule.moves = std::move(times.moves);
   for (std::size_t n = 0; n < schedule.collectives.size(); ++n) {
-    const Collective& of_first =
-        timed->program.program.collectives[at(timed->collectives[n].front())];
     for (const std::int32_t one : schedule.collectives[n]) {
-      collectives[at(one)].transfer = of_first.transfer;
+      schedule.program.program.collectives[at(one)].transfer = times.transfers[n];
     }
   }
   return schedule;

@@ -16,8 +16,8 @@ struct LockstepMove {
   Opcode kind = Opcode::Host;
   std::uint8_t stream = kComputeStream;
   Phase phase = Phase::Other;
-  /// Work: the stretch, or -1 for work of the same length on all ranks. Host: -1, or the
-  /// micro-batch whose batch is built. Collective, StreamWait, HostWait: the number of the
+  /// Work: the stretch, or -1 for work of the same length on all ranks; of a batch, as HostUntil:
+  /// the micro-batch. Collective, StreamWait, HostWait: the number of the
   /// collective in the order of the calls. Record, EventWait, HostEvent, Mark: as in the program.
   std::int32_t index = -1;
   Duration host{0};
@@ -31,16 +31,26 @@ struct LockstepMove {
   }
 };
 
-/// A stretch of work on one stream: kernels that follow one another, by the numbers that their
-/// labels hold.
+/// Kernels that follow one another, by the numbers that their labels hold, so many times: the
+/// layers of a model are alike.
+struct RepeatedWork {
+  std::vector<std::int32_t> work;
+  int times = 1;
+  bool operator==(const RepeatedWork&) const = default;
+};
+
+/// The same work with what repeats in it stated once.
+[[nodiscard]] std::vector<RepeatedWork> repeated_work(const std::vector<std::int32_t>& work);
+
+/// A stretch of work on one stream.
 struct LockstepStretch {
   std::int32_t micro_batch = 0;
   Phase phase = Phase::Other;
-  std::vector<std::int32_t> work;  ///< Of rank 0, and of all others where of_rank is empty.
+  std::vector<RepeatedWork> work;  ///< Of rank 0, and of all others where of_rank is empty.
   /// [rank] Where ranks do different work: the optimizer, whose states they share out.
-  std::vector<std::vector<std::int32_t>> of_rank;
+  std::vector<std::vector<RepeatedWork>> of_rank;
 
-  [[nodiscard]] const std::vector<std::int32_t>& work_of(int rank) const {
+  [[nodiscard]] const std::vector<RepeatedWork>& work_of(int rank) const {
     return of_rank.empty() ? work : of_rank[static_cast<std::size_t>(rank)];
   }
 };
@@ -59,16 +69,26 @@ struct LockstepSchedule {
 
 /// The schedule of a program whose kernels of the model and of the optimizer have numbers for
 /// labels and take no time. None: its ranks do different things, or one waits for what it does not
-/// know when it calls, or for a batch from a loader.
+/// know when it calls.
 [[nodiscard]] std::optional<LockstepSchedule> lockstep_schedule(StepProgram program);
 
-/// Returns the same schedule with the times of another program of such a step. Rank 0 of that is
+/// What of a schedule takes time, other than the ranks' own work.
+struct LockstepTimes {
+  std::vector<LockstepMove> moves;
+  std::vector<Duration> transfers;  ///< [in the order of the calls]
+};
+
+/// The times that another program of such a step has in place of the schedule's. Rank 0 of it is
 /// enough, since what the ranks share takes as long for all. Throws std::invalid_argument: its rank
 /// 0 does something else.
-[[nodiscard]] LockstepSchedule retimed(LockstepSchedule schedule, StepProgram first_rank);
+[[nodiscard]] LockstepTimes times_of(const LockstepSchedule& schedule, StepProgram first_rank);
+
+/// Returns the same schedule with other times.
+[[nodiscard]] LockstepSchedule retimed(LockstepSchedule schedule, LockstepTimes times);
 
 /// How long a rank's own work takes in one step.
 struct LockstepWork {
+  std::vector<SimTime> ready;   ///< [micro-batch] The loader has it no earlier; empty: no workers.
   std::vector<Duration> data;   ///< [micro-batch] The host builds the batch.
   std::vector<Span> copies;     ///< [micro-batch] The batch is copied to the device.
   std::vector<Span> stretches;  ///< [stretch]

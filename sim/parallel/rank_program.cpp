@@ -167,10 +167,10 @@ void RankProgram::data(const MicroBatchWork& batch) {
   if (host_.is_device) {
     host_sync();
   }
-  if (batch.ready > SimTime{}) {
+  if (batch.ready) {
     Instruction in;
     in.kind = Opcode::HostUntil;
-    in.until = batch.ready;
+    in.until = *batch.ready;
     out_.push_back(in);
   }
   Instruction collate;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "costmodel/base/units.h"
@@ -76,9 +77,9 @@ struct StepHost {
 
 /// One micro-batch on one rank.
 struct MicroBatchWork {
-  Duration collate{0};  ///< Host: build the batch.
-  SimTime ready{};      ///< The loader has it no earlier.
-  Kernel copy_input;    ///< Host to device.
+  Duration collate{0};           ///< Host: build the batch.
+  std::optional<SimTime> ready;  ///< The loader's workers have it no earlier.
+  Kernel copy_input;             ///< Host to device.
   std::vector<Kernel> forward;
   std::vector<Kernel> backward;
   bool joined = false;  ///< The rank is out of inputs and takes part in collectives only.

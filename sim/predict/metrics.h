@@ -63,6 +63,7 @@ class StepTimeTally {
   void scale(double factor);
   /// Makes room for the times of so many steps, so that adding them moves none.
   void reserve(std::size_t steps) { sums_.step_ms.reserve(steps); }
+  [[nodiscard]] const StepSums& sums() const { return sums_; }
   /// Returns the time of every step added, in order.
   [[nodiscard]] const std::vector<double>& step_ms() const { return sums_.step_ms; }
   /// Sets the times of `ranks` and all times of `summary` but those of StepTimeSummary.

@@ -353,6 +353,9 @@ MicroBatchWork StepLowering::numbered(const BatchShape& shape) const {
   const PricedBatch free = {
       0, std::vector<double>(model_work_), std::vector<std::int32_t>(model_work_)};
   MicroBatchWork work = micro_batch(free, shape, {}, {});
+  if (scenario_->loader.workers > 0) {
+    work.ready = SimTime{};
+  }
   std::size_t forward = 0;
   std::size_t backward = 0;
   for (const LoweredOp& op : ops_) {
@@ -424,21 +427,38 @@ LockstepWork StepLowering::fold(std::span<const PricedBatch* const> batches,
   }
   std::vector<RankFactors> stalls(ranks.begin(), ranks.end());
   folded.stretches.reserve(schedule.stretches.size());
+  const auto then_bounded = [](const Span& before, const Span& after) {
+    const Span both = then(before, after);
+    (void)bounded(both.host + both.critical);
+    return both;
+  };
   for (const LockstepStretch& stretch : schedule.stretches) {
-    RankFactors& rank = stalls[at(stretch.micro_batch)];
     const std::vector<Duration>& lasting = time[at(stretch.micro_batch)];
+    RankFactors& rank = stalls[at(stretch.micro_batch)];
+    PassStall& stall = stretch.phase == Phase::Forward ? rank.forward : rank.backward;
     Span span;
-    for (const std::int32_t one : stretch.work_of(number)) {
-      Span op = op_span(launch, lasting[at(one)]);
-      if (at(one) < model_work_) {
-        // What holds up a pass holds up its first op of the model, as in micro_batch().
-        const PassStall stall =
-            std::exchange(stretch.phase == Phase::Forward ? rank.forward : rank.backward, {});
-        op = op_span((one_clock ? Duration::zero() : launch + stall.host),
-                     lasting[at(one)] + stall.device);
+    for (const RepeatedWork& part : stretch.work_of(number)) {
+      const auto once = [&] {
+        Span of_part;
+        for (const std::int32_t one : part.work) {
+          // What holds up a pass holds up its first op of the model, as in micro_batch().
+          const PassStall own = at(one) < model_work_ ? std::exchange(stall, {}) : PassStall{};
+          of_part = then_bounded(of_part,
+                                 op_span(one_clock ? Duration::zero() : launch + own.host,
+                                         lasting[at(one)] + own.device));
+        }
+        return of_part;
+      };
+      int times = part.times;
+      if (stall != PassStall{}) {
+        span = then_bounded(span, once());
+        --times;
       }
-      span = then(span, op);
-      (void)bounded(span.host + span.critical);
+      // So many of them by doubling.
+      for (Span power = times > 0 ? once() : Span{}; times > 0; times /= 2) {
+        span = times % 2 == 1 ? then_bounded(span, power) : span;
+        power = times > 1 ? then_bounded(power, power) : power;
+      }
     }
     folded.stretches.push_back(span);
   }

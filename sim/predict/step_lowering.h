@@ -109,6 +109,8 @@ class StepLowering {
   [[nodiscard]] Duration collate(const PricedBatch& batch,
                                  const CostFactors& factors,
                                  double compute_factor) const;
+  /// The copy of a batch to the device, which takes no time where the host has none to make.
+  [[nodiscard]] Kernel copy_input(const BatchShape& shape, const CostFactors& factors) const;
   /// The kernels of one micro-batch.
   [[nodiscard]] MicroBatchWork micro_batch(const PricedBatch& batch,
                                            const BatchShape& shape,
@@ -197,7 +199,6 @@ class StepLowering {
   void add_model_ops(const std::vector<Op>& ops, bool forward, std::vector<Op>& kinds);
   [[nodiscard]] double priced(const Op& op, const BatchShape& batch, std::size_t& group);
   void price_ddp(Work& work);
-  [[nodiscard]] Kernel copy_input(const BatchShape& shape, const CostFactors& factors) const;
   [[nodiscard]] PricedBatch price_ops(const BatchShape& batch, bool with_ddp);
   /// The host is busy for so long with every kernel.
   [[nodiscard]] Duration launch(const CostFactors& factors) const;

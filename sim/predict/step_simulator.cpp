@@ -159,9 +159,7 @@ MicroBatchWork StepSimulator::micro_batch(int rank, int number, double slowness)
   work.joined = !scenario.ddp.join_steps.empty() && step_ >= scenario.ddp.join_steps[at(rank)];
   add_op_jitter(work.forward);
   add_op_jitter(work.backward);
-  Duration load = loader_.cost(rank,
-                               static_cast<std::int64_t>(step_) * micro_batches + number,
-                               run_.pricer().input_tokens(shape));
+  Duration load = load_of(rank, number);
   if (noise_ != nullptr && noise.loader_stall_probability > 0 &&
       noise_->uniform() < noise.loader_stall_probability) {
     load += bounded(noise.loader_stall);
@@ -169,12 +167,22 @@ MicroBatchWork StepSimulator::micro_batch(int rank, int number, double slowness)
   if (run_.differs_by(Change::NoData) || work.joined) {
     work.collate = Duration::zero();
   } else if (loader_.has_workers()) {
-    work.ready = loader_.ready(rank, load + work.collate);
+    work.ready = ready_.empty() ? loader_.ready(rank, load + work.collate)
+                                : ready_[at(rank) * at(micro_batches) + at(number)];
     work.collate = Duration::zero();
   } else {
     work.collate += load;
   }
   return work;
+}
+
+Duration StepSimulator::load_of(int rank, int micro_batch) const {
+  const std::size_t micro_batches = at(run_.scenario().ddp.accumulation_steps);
+  const std::size_t number = at(step_) * micro_batches + at(micro_batch);
+  const std::size_t batch =
+      at(step_) * clocks_.size() * micro_batches + at(rank) * micro_batches + at(micro_batch);
+  return loader_.cost(
+      rank, static_cast<std::int64_t>(number), run_.pricer().input_tokens(run_.batch(batch).shape));
 }
 
 RankWork StepSimulator::rank_work(int rank) {
@@ -200,40 +208,20 @@ const LockstepSchedule* StepSimulator::lockstep_of(StepWork step) {
     known_steady_ = steady;
   }
   const int number = std::min(step_, run_.reduced().facts().first_steps);
-  const auto found = [&](const std::vector<KnownSchedule>& schedules) {
-    const auto known = std::ranges::find_if(schedules, [&](const KnownSchedule& one) {
-      return one.number == number && one.iterations == step.iterations;
-    });
-    return known != schedules.end() ? &known->schedule : nullptr;
-  };
-  if (const LockstepSchedule* known = found(known_)) {
-    return known;
-  }
-  std::vector<KnownSchedule>& of_run = run_.reduced().schedules();
-  const LockstepSchedule* other_times = found(of_run);
-  step.first_rank_only = other_times != nullptr;
-  // Kernels have numbers of work in place of times.
-  const MicroBatchWork numbered = run_.pricer().numbered(run_.batch(0).shape);
-  for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
-    RankWork& work = step.ranks.emplace_back();
-    work.owned_elements = run_.reduced().owned()[at(rank)];
-    if (rank < step.wanted_ranks()) {
-      work.micro_batches.assign(step.iterations.size(), numbered);
+  for (const KnownSchedule& one : known_) {
+    if (one.is_of(number, step.iterations)) {
+      return &one.schedule;
     }
   }
-  run_.pricer().begin_step(step_);
-  const StepPrices prices = run_.pricer().numbered_prices(factors_, common_);
-  StepProgram program = run_.reduced().program(prices, step);
-  if (other_times != nullptr) {
-    known_.push_back({number, step.iterations, retimed(*other_times, std::move(program))});
-    return &known_.back().schedule;
-  }
-  std::optional<LockstepSchedule> schedule = lockstep_schedule(std::move(program));
-  if (!schedule) {
+  const KnownSchedule* other_times = run_.reduced().schedule(step);
+  if (other_times == nullptr) {
     return nullptr;
   }
-  of_run.push_back({number, step.iterations, *schedule});
-  known_.push_back({number, std::move(step.iterations), std::move(*schedule)});
+  step.first_rank_only = true;
+  LockstepTimes times = times_of(
+      other_times->schedule, run_.reduced().numbered_program(std::move(step), factors_, common_));
+  known_.push_back(
+      {number, other_times->iterations, retimed(other_times->schedule, std::move(times))});
   return &known_.back().schedule;
 }
 
@@ -260,9 +248,7 @@ std::optional<StepTimeline> StepSimulator::play_lockstep_schedule() {
       factors.push_back(factors_of(batch, rank, slowness));
     }
     ranks.push_back(run_.pricer().fold(batches, shapes, *schedule, rank, factors_, factors));
-    if (run_.differs_by(Change::NoData)) {
-      ranks.back().data.assign(micro, Duration::zero());
-    }
+    load(rank, ranks.back());
   }
   const std::vector<Duration> transfers = drawn_transfers(schedule->program.program);
   const auto played =
@@ -273,8 +259,34 @@ std::optional<StepTimeline> StepSimulator::play_lockstep_schedule() {
     }
     return std::nullopt;
   }
+  fetch(*played);
   iterations_ = following;
   return timeline_of(*played, schedule->program);
+}
+
+void StepSimulator::load(int rank, LockstepWork& work) {
+  const bool no_data = run_.differs_by(Change::NoData);
+  for (std::size_t m = 0; m < work.data.size(); ++m) {
+    const Duration load = load_of(rank, static_cast<int>(m));
+    if (no_data) {
+      work.data[m] = Duration::zero();
+    } else if (loader_.has_workers()) {
+      work.ready.push_back(loader_.ready(rank, load + work.data[m]));
+      work.data[m] = Duration::zero();
+      ready_.push_back(work.ready.back());
+    } else {
+      work.data[m] += load;
+    }
+  }
+}
+
+void StepSimulator::fetch(const ExecutionTrace& played) {
+  for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
+    for (const SimTime time : played.ranks[at(rank)].fetches) {
+      loader_.fetched(rank, time);
+    }
+  }
+  ready_.clear();
 }
 
 /// [collective] How long its transfer takes in this step.
@@ -314,11 +326,7 @@ StepTimeline StepSimulator::play_program(bool record_spans) {
     program.program.collectives[i].transfer = transfers[i];
   }
   const ExecutionTrace played = engine_->play(program.program, record_spans);
-  for (int rank = 0; rank < scenario.ranks; ++rank) {
-    for (const SimTime fetch : played.ranks[at(rank)].fetches) {
-      loader_.fetched(rank, fetch);
-    }
-  }
+  fetch(played);
   return timeline_of(played, program);
 }
 

@@ -46,6 +46,12 @@ class StepSimulator {
   void share_cores();
   /// What slows this micro-batch of a rank.
   [[nodiscard]] RankFactors factors_of(std::size_t batch, int rank, double slowness) const;
+  /// What the loader takes for a micro-batch of a rank in this step.
+  [[nodiscard]] Duration load_of(int rank, int micro_batch) const;
+  /// Adds what the loader takes for a rank's batches, or when its workers have them.
+  void load(int rank, LockstepWork& work);
+  /// Tells the loader when the batches of the step were taken.
+  void fetch(const ExecutionTrace& played);
   void add_op_jitter(std::vector<Kernel>& kernels);
 
   Run& run_;
@@ -66,6 +72,7 @@ class StepSimulator {
   std::vector<KnownSchedule> known_;  ///< With this draw's times.
   bool known_steady_ = false;         ///< Whether they are of steps after the warm-up.
   Loader loader_;
+  std::vector<SimTime> ready_;  ///< Of a step that is not played yet: [rank][micro-batch].
 };
 
 }  // namespace stepsim

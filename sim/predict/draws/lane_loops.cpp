@@ -72,4 +72,97 @@ STEPSIM_TARGET_CLONES void add_launches(const double* device,
   }
 }
 
+STEPSIM_TARGET_CLONES void add(const double* more, std::size_t lanes, double* out) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    out[l] += more[l];
+  }
+}
+
+STEPSIM_TARGET_CLONES void product(const double* a,
+                                   const double* b,
+                                   std::size_t lanes,
+                                   double* out) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    out[l] = a[l] * b[l];
+  }
+}
+
+STEPSIM_TARGET_CLONES bool rounded_times(
+    double seconds, const double* load, const double* factor, std::size_t lanes, double* out) {
+  constexpr double kWhole = 0x1p52;  // From here on, doubles are whole.
+  constexpr double kPerSecond = 1e9;
+  std::size_t beyond = 0;
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double exact = (seconds * load[l]) * factor[l] * kPerSecond;
+    beyond += exact >= 0 && exact < kWhole ? 0 : 1;
+    const double nearest = (exact + kWhole) - kWhole;  // The even one of two that are as near.
+    out[l] = exact - nearest == 0.5 ? nearest + 1 : nearest;
+  }
+  return beyond == 0;
+}
+
+STEPSIM_TARGET_CLONES void span_then_op(const double* launch,
+                                        const double* time,
+                                        std::size_t lanes,
+                                        double* host,
+                                        double* device,
+                                        double* critical) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double launched_before = host[l] + (launch[l] + time[l]);
+    const double still_running = critical[l] + time[l];
+    critical[l] = launched_before > still_running ? launched_before : still_running;
+    host[l] += launch[l];
+    device[l] += time[l];
+  }
+}
+
+STEPSIM_TARGET_CLONES void span_then(const double* other_host,
+                                     const double* other_device,
+                                     const double* other_critical,
+                                     std::size_t lanes,
+                                     double* host,
+                                     double* device,
+                                     double* critical) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double launched_before = host[l] + other_critical[l];
+    const double still_running = critical[l] + other_device[l];
+    critical[l] = launched_before > still_running ? launched_before : still_running;
+    host[l] += other_host[l];
+    device[l] += other_device[l];
+  }
+}
+
+STEPSIM_TARGET_CLONES void work_on_stream(const double* launch,
+                                          const double* device,
+                                          const double* critical,
+                                          std::size_t lanes,
+                                          double* host,
+                                          double* stream) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double by_stream = stream[l] + device[l];
+    const double by_host = host[l] + critical[l];
+    stream[l] = by_stream > by_host ? by_stream : by_host;
+    host[l] += launch[l];
+  }
+}
+
+STEPSIM_TARGET_CLONES void wait_until(const double* time,
+                                      const double* after,
+                                      std::size_t lanes,
+                                      double* clock) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double until = time[l] + after[l];
+    clock[l] = clock[l] > until ? clock[l] : until;
+  }
+}
+
+STEPSIM_TARGET_CLONES void add_difference(const double* a,
+                                          const double* b,
+                                          std::size_t lanes,
+                                          double* out) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    out[l] += a[l] - b[l];
+  }
+}
+
 }  // namespace stepsim

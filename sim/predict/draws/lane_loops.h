@@ -49,4 +49,47 @@ void add_launches(const double* device,
                   std::size_t lanes,
                   double* latest);
 
+/// Adds to each lane.
+void add(const double* more, std::size_t lanes, double* out);
+
+/// Sets out to a * b, in each lane.
+void product(const double* a, const double* b, std::size_t lanes, double* out);
+
+/// Sets out to (seconds * load) * factor in whole nanoseconds, rounded as by to_duration(). False:
+/// one of them is negative, not a number, or longer than kExactTime.
+[[nodiscard]] bool rounded_times(
+    double seconds, const double* load, const double* factor, std::size_t lanes, double* out);
+
+/// Adds an op behind a span of work: then(span, op_span(launch, time)).
+void span_then_op(const double* launch,
+                  const double* time,
+                  std::size_t lanes,
+                  double* host,
+                  double* device,
+                  double* critical);
+
+/// Adds a span of work behind another, which may be the same: then().
+void span_then(const double* other_host,
+               const double* other_device,
+               const double* other_critical,
+               std::size_t lanes,
+               double* host,
+               double* device,
+               double* critical);
+
+/// Works on a stream: its end is the later of itself plus device, and host plus critical; then the
+/// host goes on by launch.
+void work_on_stream(const double* launch,
+                    const double* device,
+                    const double* critical,
+                    std::size_t lanes,
+                    double* host,
+                    double* stream);
+
+/// Sets a clock to the later of itself and time + after.
+void wait_until(const double* time, const double* after, std::size_t lanes, double* clock);
+
+/// Sets out to a - b, added to what it was.
+void add_difference(const double* a, const double* b, std::size_t lanes, double* out);
+
 }  // namespace stepsim

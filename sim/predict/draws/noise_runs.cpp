@@ -92,13 +92,13 @@ int between(double runs, int wanted) {
 }
 
 /// Noise runs that a program of the engine affords, where each step costs about a microsecond per
-/// op; and that the steps of very many ranks afford.
+/// op, and in lockstep a twentieth of that; and that the steps of very many ranks afford.
 int affordable_runs(const Run& run, int wanted) {
-  constexpr double kMaxOps = 1e7;
+  const double most_ops = run.reduced().in_lockstep() ? 2e8 : 1e7;
   const auto batches = static_cast<double>(run.batches());
   const double ops = batches * static_cast<double>(run.pricer().ops_per_micro_batch());
   return run.reduced().plain() ? affordable_plain_runs(batches, wanted)
-                               : between(kMaxOps / std::max(ops, 1.0), wanted);
+                               : between(most_ops / std::max(ops, 1.0), wanted);
 }
 
 /// Adds stalls to the means and the tail; the interval holds them. `step_ms`: all steps of all

@@ -1,6 +1,7 @@
 #include "sim/predict/run/reduced_step.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "costmodel/base/index.h"
@@ -28,16 +29,22 @@ bool rules_are_plain(EngineRules rules) {
   return rules == EngineRules{};
 }
 
-/// Whether StepSimulator adds nothing to the kernels' times and to collation but what it also adds
-/// for the recurrence. All else must be as by default, members that are added later included.
-bool work_is_plain(const Scenario& scenario) {
+/// Whether no noise is added to the kernels' times and to collation. All else must be as by default,
+/// members that are added later included.
+bool noise_is_plain(const Scenario& scenario) {
   NoiseOptions noise = scenario.noise;
   noise.rank_correlation.reset();
+  return noise == NoiseOptions{};
+}
+
+/// Whether StepSimulator adds nothing to the kernels' times and to collation but what it also adds
+/// for the recurrence of plain steps.
+bool work_is_plain(const Scenario& scenario) {
   LoaderOptions loader = scenario.loader;
   loader.prefetch =
       LoaderOptions{}.prefetch;  // Prefetching belongs to workers, and here there are none.
   loader.plan_every = 0;         // How often `plan` is spent, which must be nothing.
-  return noise == NoiseOptions{} && loader == LoaderOptions{};
+  return noise_is_plain(scenario) && loader == LoaderOptions{};
 }
 
 }  // namespace
@@ -103,9 +110,38 @@ StepProgram ReducedStep::program(const StepPrices& prices, const StepWork& step)
   return scenario_.parallel->program(parallel_job(scenario_), parts_, host_, prices, step);
 }
 
+StepProgram ReducedStep::numbered_program(StepWork step,
+                                          const CostFactors& factors,
+                                          double common) {
+  const MicroBatchWork numbered = pricer_.numbered(planned_.batch(0).shape);
+  for (int rank = 0; rank < scenario_.ranks; ++rank) {
+    RankWork& work = step.ranks.emplace_back();
+    work.owned_elements = parts_.owned[at(rank)];
+    if (rank < (step.first_rank_only ? 1 : scenario_.ranks)) {
+      work.micro_batches.assign(step.iterations.size(), numbered);
+    }
+  }
+  pricer_.begin_step(step.step);
+  return program(pricer_.numbered_prices(factors, common), step);
+}
+
+const KnownSchedule* ReducedStep::schedule(const StepWork& step) {
+  const int number = std::min(step.step, facts_.first_steps);
+  const auto known = std::ranges::find_if(
+      schedules_, [&](const KnownSchedule& one) { return one.is_of(number, step.iterations); });
+  if (known != schedules_.end()) {
+    return &*known;
+  }
+  std::optional<LockstepSchedule> schedule = lockstep_schedule(numbered_program(step, {}, 1));
+  if (!schedule) {
+    return nullptr;
+  }
+  return &schedules_.emplace_back(KnownSchedule{number, step.iterations, std::move(*schedule)});
+}
+
 bool ReducedStep::in_lockstep() const {
   const EngineRules rules = engine_rules({});
-  return facts_.alike && !plain() && work_is_plain(scenario_) && !rules.interference.active() &&
+  return facts_.alike && !plain() && noise_is_plain(scenario_) && !rules.interference.active() &&
          rules.queue_depth == 0 && !pricer_.copies_by_byte();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct KnownSchedule {
   int number = 0;  ///< Of one of ParallelFacts::first_steps; that many: of those that follow.
   std::vector<Iteration> iterations;
   LockstepSchedule schedule;
+
+  [[nodiscard]] bool is_of(int other, const std::vector<Iteration>& others) const {
+    return number == other && iterations == others;
+  }
 };
 
 /// The third stage of a run: how a step's gradients are reduced. It has the buckets, the schedules
@@ -62,9 +67,6 @@ class ReducedStep {
   /// The first step and all others; empty unless plain().
   [[nodiscard]] const std::vector<PlainStep>& plain_steps() const { return plain_steps_; }
 
-  /// The schedules that were met so far: those of other draws differ by their times alone.
-  [[nodiscard]] std::vector<KnownSchedule>& schedules() { return schedules_; }
-
   [[nodiscard]] EngineRules engine_rules(const CostFactors& factors) const;
   [[nodiscard]] IterationSequence iterations() const;
   /// Describes what all ranks have in common in a step, without their work, and advances
@@ -72,6 +74,13 @@ class ReducedStep {
   [[nodiscard]] StepWork step_without_work(int number, IterationSequence& iterations) const;
   /// The program of a step with the work of its ranks.
   [[nodiscard]] StepProgram program(const StepPrices& prices, const StepWork& step) const;
+  /// The program of a step without work, in which kernels have numbers of work in place of times.
+  [[nodiscard]] StepProgram numbered_program(StepWork step,
+                                             const CostFactors& factors,
+                                             double common);
+  /// What a step without work plays in lockstep; null: its program has no schedule. It stays where
+  /// it is. Other costs change its times alone: see times_of().
+  [[nodiscard]] const KnownSchedule* schedule(const StepWork& step);
 
  private:
   void find_plain_steps();
@@ -85,7 +94,7 @@ class ReducedStep {
   StepHost host_;
   std::vector<double> spread_;
   std::vector<PlainStep> plain_steps_;
-  std::vector<KnownSchedule> schedules_;
+  std::deque<KnownSchedule> schedules_;  ///< Those that were met so far.
 };
 
 }  // namespace stepsim

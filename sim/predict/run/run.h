@@ -26,6 +26,10 @@ class Run {
   /// The job's scenario as it runs: with the policy's attention, the machine's interference and
   /// unequal ranks, and what is different in a counterfactual.
   [[nodiscard]] const Scenario& scenario() const { return scenario_; }
+  [[nodiscard]] const Job& job() const { return job_; }
+  [[nodiscard]] const std::optional<Counterfactual>& counterfactual() const {
+    return counterfactual_;
+  }
   [[nodiscard]] const Profile& profile() const { return *job_.profile(); }
   [[nodiscard]] const BatchingPolicy& policy() const { return job_.policy(); }
   [[nodiscard]] const PlannedRun& planned() const { return *planned_; }

@@ -1,6 +1,7 @@
 // Steps in which all hosts do the same, played in lockstep and by the engine.
 #include "sim/parallel/lockstep.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <utility>
@@ -76,8 +77,12 @@ LockstepWork folded_work(const LockstepSchedule& schedule, const std::vector<Dur
   work.copies.resize(at(schedule.micro_batches));
   for (const LockstepStretch& stretch : schedule.stretches) {
     Span span;
-    for (const std::int32_t number : stretch.work) {
-      span = then(span, op_span(Duration(2), times[at(number)]));
+    for (const RepeatedWork& part : stretch.work) {
+      for (int i = 0; i < part.times; ++i) {
+        for (const std::int32_t number : part.work) {
+          span = then(span, op_span(Duration(2), times[at(number)]));
+        }
+      }
     }
     work.stretches.push_back(span);
   }
@@ -113,14 +118,38 @@ TEST_CASE("lockstep: a step equals the engine's, whatever the times and clocks")
   }
 }
 
+TEST_CASE("lockstep: what repeats in a stretch of work is stated once, in its order") {
+  std::mt19937 generator(2);
+  for (int i = 0; i < 500; ++i) {
+    std::vector<std::int32_t> work;
+    const int parts = 1 + static_cast<int>(generator() % 5);
+    for (int part = 0; part < parts; ++part) {
+      std::vector<std::int32_t> layer(1 + generator() % 6);
+      std::ranges::generate(layer, [&] { return static_cast<std::int32_t>(generator() % 4); });
+      for (auto times = 1 + generator() % 6; times > 0; --times) {
+        work.insert(work.end(), layer.begin(), layer.end());
+      }
+    }
+    std::vector<std::int32_t> unrolled;
+    for (const RepeatedWork& part : repeated_work(work)) {
+      for (int n = 0; n < part.times; ++n) {
+        unrolled.insert(unrolled.end(), part.work.begin(), part.work.end());
+      }
+    }
+    CHECK(unrolled == work);
+  }
+  CHECK(repeated_work({9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 8, 7}) ==
+        std::vector<RepeatedWork>{{{9}, 1}, {{1, 2, 3}, 3}, {{8, 7}, 1}});
+}
+
 TEST_CASE("lockstep: a rank may launch another kernel in the place of the others'") {
   StepProgram program = small_program();
   program.program.ranks[1][2].label = 7;
   const auto schedule = lockstep_schedule(program);
   REQUIRE(schedule);
   const LockstepStretch& stretch = schedule->stretches.front();
-  CHECK(stretch.work_of(0) == std::vector<std::int32_t>{0, 1});
-  CHECK(stretch.work_of(1) == std::vector<std::int32_t>{7, 1});
+  CHECK(stretch.work_of(0) == std::vector<RepeatedWork>{{{0, 1}, 1}});
+  CHECK(stretch.work_of(1) == std::vector<RepeatedWork>{{{7, 1}, 1}});
   CHECK(stretch.work_of(2) == stretch.work_of(0));
   CHECK(schedule->stretches.back().of_rank.empty());
 }
@@ -150,12 +179,6 @@ TEST_CASE("lockstep: what it does not know is left to the engine") {
   CHECK(refused([](Program& program) {
     for (auto& rank : program.ranks) {
       std::swap(rank[5], rank[6]);
-    }
-  }));
-  // A batch that a loader has ready at some time.
-  CHECK(refused([](Program& program) {
-    for (auto& rank : program.ranks) {
-      rank.front() = instruction(Opcode::HostUntil, kComputeStream);
     }
   }));
 }

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "costmodel/base/index.h"
+#include "sim/parallel/lockstep.h"
+
+namespace stepsim {
+
+/// [lane] Times in whole nanoseconds. A lane is one run of one draw; whatever is done is done to
+/// all lanes in a loop that the compiler turns into vectors. Whole numbers up to kExactTime are
+/// exact, and so are their sums and maxima.
+using LaneTimes = std::vector<double>;
+inline constexpr double kExactTime = 0x1p52;  ///< 52 days.
+
+/// The schedule of a step with the times that it has in each lane.
+class LaneSchedule {
+ public:
+  /// The times of a move: [lane] each.
+  struct Times {
+    const double* host;
+    const double* latency;
+    const double* work;
+  };
+
+  /// A schedule without times. `schedule` must outlive this.
+  LaneSchedule(const LockstepSchedule& schedule, std::size_t lanes);
+
+  void set(std::size_t lane, const LockstepTimes& times);
+
+  [[nodiscard]] const LockstepSchedule& schedule() const { return *schedule_; }
+  [[nodiscard]] Times times(std::size_t move) const {
+    return {column(3 * move), column(3 * move + 1), column(3 * move + 2)};
+  }
+  /// [lane] Of a collective of the program, its transfer.
+  [[nodiscard]] const double* transfer(std::int32_t collective) const {
+    return &transfers_[call_[at(collective)] * lanes_];
+  }
+
+ private:
+  static constexpr std::int32_t kZero = -1;
+
+  [[nodiscard]] const double* column(std::size_t time) const {
+    return columns_[time] == kZero ? zeros_.data() : &values_[at(columns_[time]) * lanes_];
+  }
+  void set(std::size_t time, std::size_t lane, Duration value);
+
+  const LockstepSchedule* schedule_;
+  std::size_t lanes_;
+  LaneTimes zeros_;
+  std::vector<std::int32_t> columns_;  ///< [3 move + host, latency or work] kZero in most.
+  LaneTimes values_;                   ///< [column][lane]
+  std::vector<std::size_t> call_;      ///< [collective of the program] its number among the calls.
+  LaneTimes transfers_;                ///< [in the order of the calls][lane]
+};
+
+}  // namespace stepsim

@@ -1,0 +1,188 @@
+#include "sim/predict/draws/lane_work.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/predict/draws/lane_loops.h"
+
+namespace stepsim {
+namespace {
+
+void reset(LaneSpan& span, std::size_t lanes) {
+  span.host.assign(lanes, 0.0);
+  span.device.assign(lanes, 0.0);
+  span.critical.assign(lanes, 0.0);
+}
+
+void then(LaneSpan& before, const LaneSpan& after) {
+  span_then(after.host.data(),
+            after.device.data(),
+            after.critical.data(),
+            before.host.size(),
+            before.host.data(),
+            before.device.data(),
+            before.critical.data());
+}
+
+}  // namespace
+
+LaneFolder::LaneFolder(const Run& run, const LaneFactors& factors, std::size_t lanes)
+    : run_(run),
+      factors_(factors),
+      lanes_(lanes),
+      one_clock_(run.reduced().host().is_device),
+      ones_(lanes, 1.0),
+      launch_(lanes),
+      factor_(lanes) {
+  if (!one_clock_) {
+    exact_ = rounded_times(
+        run.pricer().launch_seconds(), ones_.data(), factors.host.data(), lanes, launch_.data());
+  }
+}
+
+bool LaneFolder::fold(const LockstepSchedule& schedule,
+                      int rank,
+                      std::size_t first,
+                      const LaneSlowness& slowness,
+                      LaneWork& folded) {
+  slowness_ = &slowness;
+  first_ = first;
+  const std::size_t micro_batches = slowness.load.size();
+  folded.data.resize(micro_batches);
+  folded.copies.resize(micro_batches);
+  folded.stretches.resize(schedule.stretches.size());
+  times_.resize(micro_batches);
+  std::vector<Stall> forward;
+  std::vector<Stall> backward;
+  const std::vector<double>& of_collate = factors_.group[run_.pricer().collate_group()];
+  for (std::size_t m = 0; m < micro_batches; ++m) {
+    const std::size_t batch = first + m;
+    std::ranges::for_each(times_[m], [](LaneTimes& times) { times.clear(); });
+    forward.push_back(stall_of(batch, true));
+    backward.push_back(stall_of(batch, false));
+    folded.data[m].assign(lanes_, 0.0);
+    if (!run_.differs_by(Change::NoData)) {
+      product(slowness.compute.data(), of_collate.data(), lanes_, factor_.data());
+      exact_ &= rounded_times(run_.priced_batch(batch).collate,
+                              ones_.data(),
+                              factor_.data(),
+                              lanes_,
+                              folded.data[m].data());
+    }
+    reset(folded.copies[m], lanes_);
+    const Kernel copy = run_.pricer().copy_input(run_.batch(batch).shape, {});
+    if (copy.work > Duration::zero() || copy.launch > Duration::zero()) {
+      const LaneTimes work(lanes_, static_cast<double>(copy.work.count()));
+      add_op(launch_.data(), work.data(), folded.copies[m]);
+    }
+  }
+  for (std::size_t s = 0; s < schedule.stretches.size(); ++s) {
+    const LockstepStretch& stretch = schedule.stretches[s];
+    const std::size_t m = at(stretch.micro_batch);
+    fold_stretch(stretch,
+                 rank,
+                 stretch.phase == Phase::Forward ? forward[m] : backward[m],
+                 folded.stretches[s]);
+  }
+  return exact_;
+}
+
+void LaneFolder::fold_stretch(const LockstepStretch& stretch,
+                              int rank,
+                              Stall& stall,
+                              LaneSpan& span) {
+  const std::size_t m = at(stretch.micro_batch);
+  reset(span, lanes_);
+  for (const RepeatedWork& part : stretch.work_of(rank)) {
+    int times = part.times;
+    if (times == 1 || stall.any()) {
+      add(part.work, m, stall, span);
+      --times;
+    }
+    if (times == 0) {
+      continue;
+    }
+    // So many of them by doubling.
+    reset(part_, lanes_);
+    add(part.work, m, stall, part_);
+    for (; times > 0; times /= 2) {
+      if (times % 2 == 1) {
+        then(span, part_);
+      }
+      if (times > 1) {
+        then(part_, part_);
+      }
+    }
+  }
+}
+
+void LaneFolder::add(const std::vector<std::int32_t>& work,
+                     std::size_t micro_batch,
+                     Stall& stall,
+                     LaneSpan& span) {
+  for (const std::int32_t one : work) {
+    const LaneTimes& time = time_of(one, micro_batch);
+    if (!stall.any() || !run_.pricer().is_of_model(one)) {
+      add_op(launch_.data(), time.data(), span);
+      continue;
+    }
+    // What holds up a pass holds up its first op of the model, as in StepLowering::fold().
+    const Stall own = std::exchange(stall, {});
+    LaneTimes held_launch = launch_;
+    LaneTimes held_time = time;
+    for (std::size_t l = 0; l < lanes_; ++l) {
+      held_launch[l] += own.host[l];
+      held_time[l] += own.device[l];
+    }
+    add_op(held_launch.data(), held_time.data(), span);
+  }
+}
+
+void LaneFolder::add_op(const double* launch, const double* time, LaneSpan& span) const {
+  span_then_op(launch, time, lanes_, span.host.data(), span.device.data(), span.critical.data());
+}
+
+const LaneTimes& LaneFolder::time_of(std::int32_t work, std::size_t micro_batch) {
+  std::vector<LaneTimes>& known = times_[micro_batch];
+  if (at(work) >= known.size()) {
+    known.resize(at(work) + 1);
+  }
+  LaneTimes& times = known[at(work)];
+  if (times.empty()) {
+    times.resize(lanes_);
+    const bool of_model = run_.pricer().is_of_model(work);
+    product(slowness_->compute.data(),
+            factors_.group[run_.pricer().group_of(work)].data(),
+            lanes_,
+            factor_.data());
+    exact_ &= rounded_times(run_.pricer().seconds_of(run_.priced_batch(first_ + micro_batch), work),
+                            of_model ? slowness_->load[micro_batch].data() : ones_.data(),
+                            factor_.data(),
+                            lanes_,
+                            times.data());
+  }
+  return times;
+}
+
+LaneFolder::Stall LaneFolder::stall_of(std::size_t batch, bool forward) {
+  if (run_.loads().shape_stalls.empty() || run_.loads().shape_stalls[batch].builds == 0 ||
+      run_.scenario().new_shapes.warm_up) {
+    return {};
+  }
+  const ShapeStall& of_batch = run_.loads().shape_stalls[batch];
+  const double host = forward ? of_batch.forward_host : of_batch.backward_host;
+  const double device = forward ? of_batch.forward_device : of_batch.backward_device;
+  Stall stall{LaneTimes(lanes_), LaneTimes(lanes_)};
+  const auto rounded = [&](double seconds, LaneTimes& times) {
+    exact_ &= rounded_times(seconds, ones_.data(), factors_.stall.data(), lanes_, times.data());
+  };
+  if (one_clock_) {  // A host that is the device has one clock.
+    rounded(host + device, stall.device);
+  } else {
+    rounded(host, stall.host);
+    rounded(device, stall.device);
+  }
+  return stall;
+}
+
+}  // namespace stepsim

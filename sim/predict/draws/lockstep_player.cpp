@@ -1,0 +1,502 @@
+#include "sim/predict/draws/lockstep_player.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/compute/shared_cores.h"
+#include "sim/predict/draws/lane_loops.h"
+
+namespace stepsim {
+namespace {
+
+constexpr double kMsPerNs = 1e-6;
+/// Before all clocks, and so far that nothing that is added makes it later than one of them.
+constexpr double kNever = -0x1p62;
+
+/// Whether two runs' costs give the same times to all that is not a rank's own work.
+bool same_times(const DrawnCosts& a, const DrawnCosts& b) {
+  return a.common == b.common && a.factors.host == b.factors.host &&
+         a.factors.collective == b.factors.collective &&
+         a.factors.collective_sizes == b.factors.collective_sizes;
+}
+
+void later_of(LaneTimes& clock, const LaneTimes& other) {
+  for (std::size_t l = 0; l < clock.size(); ++l) {
+    clock[l] = std::max(clock[l], other[l]);
+  }
+}
+
+}  // namespace
+
+LockstepPlayer::LockstepPlayer(Run& run, int number, std::span<const Draw> draws)
+    : run_(run),
+      ranks_(at(run.scenario().ranks)),
+      draws_(draws.size()),
+      lanes_(draws.size() * draws.front().size()),
+      drawn_(draws),
+      factors_{std::vector(run.pricer().groups().size(), std::vector(lanes_, 1.0)),
+               std::vector<double>(lanes_),
+               std::vector<double>(lanes_)},
+      common_(lanes_),
+      rules_(run.reduced().engine_rules({})),
+      loaders_(lanes_, Loader(run.scenario().loader, run.scenario().ranks)),
+      slowness_(ranks_),
+      state_(ranks_),
+      none_(lanes_),
+      longest_ms_(draws_),
+      total_ms_(lanes_) {
+  for (std::size_t d = 0; d < draws_; ++d) {
+    for (std::size_t r = 0; r < draws[d].size(); ++r) {
+      const std::size_t lane = r * draws_ + d;
+      const DrawnCosts& costs = draws[d][r];
+      for (std::size_t g = 0; g < costs.factors.group.size(); ++g) {
+        factors_.group[g][lane] = costs.factors.group[g];
+      }
+      factors_.host[lane] = costs.factors.host;
+      factors_.stall[lane] = costs.common * costs.factors.new_shapes;
+      common_[lane] = costs.common;
+    }
+    noise_.emplace_back(seed_of_draw(run.scenario().seed, at(number) + d));
+  }
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    slowness_[r].compute.resize(lanes_);
+    slowness_[r].load.assign(at(run.scenario().ddp.accumulation_steps),
+                             std::vector<double>(lanes_));
+    state_[r].host.assign(lanes_, 0.0);
+    state_[r].streams.assign(kStreams, LaneTimes(lanes_));
+  }
+  free_.resize(rules_.communicators.size());
+  sums_.ranks.resize(ranks_);
+  find_schedules(run);
+  // What the schedules price for the first time may have groups of its own.
+  factors_.group.resize(run.pricer().groups().size(), std::vector(lanes_, 1.0));
+  folder_ = std::make_unique<LaneFolder>(run, factors_, lanes_);
+}
+
+std::vector<double> LockstepPlayer::mean_ms(std::size_t run) const {
+  const auto steps = static_cast<double>(run_.scenario().steps - run_.scenario().warmup_steps);
+  return mapped(std::span(total_ms_).subspan(run * draws_, draws_),
+                [&](double ms) { return ms / steps; });
+}
+
+/// A step whose program has no schedule ends the list.
+void LockstepPlayer::find_schedules(Run& run) {
+  IterationSequence iterations = run.reduced().iterations();
+  std::vector<const KnownSchedule*> known;
+  for (int step = 0; step < run.scenario().steps; ++step) {
+    const StepWork work = run.reduced().step_without_work(step, iterations);
+    const KnownSchedule* schedule = run.reduced().schedule(work);
+    if (schedule == nullptr) {
+      return;
+    }
+    const auto place = std::ranges::find(known, schedule);
+    of_step_.push_back(static_cast<std::size_t>(place - known.begin()));
+    if (place != known.end()) {
+      continue;
+    }
+    known.push_back(schedule);
+    schedules_.push_back(std::make_unique<LaneSchedule>(schedule->schedule, lanes_));
+    set_times(run, work, *schedules_.back());
+  }
+}
+
+void LockstepPlayer::set_times(Run& run, StepWork step, LaneSchedule& schedule) {
+  step.first_rank_only = true;
+  for (std::size_t r = 0; r < drawn_.front().size(); ++r) {
+    LockstepTimes times;
+    for (std::size_t d = 0; d < draws_; ++d) {
+      const DrawnCosts& costs = drawn_[d][r];
+      if (d == 0 || !same_times(costs, drawn_[d - 1][r])) {
+        times = times_of(schedule.schedule(),
+                         run.reduced().numbered_program(step, costs.factors, costs.common));
+      }
+      schedule.set(r * draws_ + d, times);
+    }
+  }
+}
+
+bool LockstepPlayer::play(const std::function<void(int step)>& on_step) {
+  if (of_step_.size() < at(run_.scenario().steps)) {
+    return false;
+  }
+  for (int step = 0; step < run_.scenario().steps; ++step) {
+    if (!play_step(step, *schedules_[of_step_[at(step)]])) {
+      return false;
+    }
+    on_step(step);
+  }
+  return true;
+}
+
+void LockstepPlayer::draw_slowness(int step) {
+  const Jitter& jitter = run_.loads().jitter;
+  for (std::size_t d = 0; d < draws_; ++d) {
+    const double common = jitter.common_score(noise_[d]);
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      const double drawn = jitter.factor(noise_[d], common);
+      for (std::size_t l = d; l < lanes_; l += draws_) {
+        slowness_[r].compute[l] = common_[l] * run_.loads().rank_factor[r] * drawn;
+      }
+    }
+  }
+  const std::size_t micro_batches = slowness_.front().load.size();
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    for (std::size_t m = 0; m < micro_batches; ++m) {
+      const std::size_t batch = (at(step) * ranks_ + r) * micro_batches + m;
+      std::ranges::fill(slowness_[r].load[m], run_.loads().batch_factor[batch]);
+    }
+  }
+  if (run_.loads().cores > 0) {
+    share_cores(step);
+  }
+}
+
+/// As StepSimulator::share_cores().
+void LockstepPlayer::share_cores(int step) {
+  const std::size_t micro_batches = slowness_.front().load.size();
+  for (std::size_t l = 0; l < lanes_; ++l) {
+    std::size_t first = 0;
+    for (const int on_node : run_.scenario().placement.node_ranks()) {
+      std::vector<double> seconds(at(on_node));
+      for (std::size_t i = 0; i < seconds.size() * micro_batches; ++i) {
+        const std::size_t rank = first + i / micro_batches;
+        const std::size_t batch = (at(step) * ranks_ + first) * micro_batches + i;
+        seconds[i / micro_batches] += slowness_[rank].compute[l] *
+                                      run_.loads().batch_factor[batch] *
+                                      run_.pricer().compute_seconds(run_.priced_batch(batch));
+      }
+      for (const double factor : shared_core_factors(seconds, run_.loads().cores)) {
+        for (std::vector<double>& load : slowness_[first].load) {
+          load[l] *= factor;
+        }
+        ++first;
+      }
+    }
+  }
+}
+
+void LockstepPlayer::draw_transfers(const LaneSchedule& schedule) {
+  const std::vector<double>& spread = run_.reduced().all_reduce_spread();
+  const std::size_t count = schedule.schedule().program.program.collectives.size();
+  transfers_.resize(std::max(transfers_.size(), count));
+  const bool free = run_.differs_by(Change::FreeCommunication);
+  const bool drawn = !free && !spread.empty();
+  for (std::size_t c = 0; c < count; ++c) {
+    const double* transfer = schedule.transfer(static_cast<std::int32_t>(c));
+    transfers_[c].assign(transfer, transfer + lanes_);
+    if (free) {
+      transfers_[c].assign(lanes_, 0.0);
+    }
+  }
+  for (std::size_t d = 0; drawn && d < draws_; ++d) {
+    for (std::size_t c = 0; c < count; ++c) {
+      const double factor = noise_[d].from(spread);
+      for (std::size_t l = d; l < lanes_; l += draws_) {
+        // As StepSimulator::drawn_transfers() rounds it.
+        const Duration whole(static_cast<std::int64_t>(transfers_[c][l]));
+        transfers_[c][l] = static_cast<double>(to_duration(to_seconds(whole) * factor).count());
+      }
+    }
+  }
+}
+
+void LockstepPlayer::begin_step(const LaneSchedule& schedule) {
+  const Program& program = schedule.schedule().program.program;
+  for (Rank& rank : state_) {
+    for (std::size_t s = 0; s < kStreams; ++s) {
+      if (s != kComputeStream) {
+        rank.streams[s].assign(lanes_, kNever);
+      }
+    }
+    rank.events.resize(at(program.events), LaneTimes(lanes_));
+    rank.marks.resize(at(program.marks), LaneTimes(lanes_));
+    rank.phases.assign(kPhases, LaneTimes(draws_));
+    rank.waiting.assign(draws_, 0.0);
+  }
+  called_.resize(std::max(called_.size(), program.collectives.size()));
+  for (std::size_t c = 0; c < program.collectives.size(); ++c) {
+    called_[c].last_arrival.assign(lanes_, kNever);
+    called_[c].ranks = 0;
+    called_[c].is_timed = false;
+  }
+  for (LaneTimes& free : free_) {
+    free.assign(lanes_, kNever);
+  }
+}
+
+bool LockstepPlayer::fold(int step, std::size_t rank, const LaneSchedule& schedule) {
+  const std::size_t micro_batches = slowness_[rank].load.size();
+  const std::size_t first = (at(step) * ranks_ + rank) * micro_batches;
+  if (!folder_->fold(
+          schedule.schedule(), static_cast<int>(rank), first, slowness_[rank], state_[rank].work)) {
+    return false;
+  }
+  if (run_.scenario().loader != LoaderOptions{} && !run_.differs_by(Change::NoData)) {
+    load(step, rank);
+  }
+  return true;
+}
+
+void LockstepPlayer::load(int step, std::size_t rank) {
+  LaneWork& work = state_[rank].work;
+  const std::size_t micro_batches = work.data.size();
+  const int number = static_cast<int>(rank);
+  work.ready.resize(micro_batches, LaneTimes(lanes_));
+  for (std::size_t m = 0; m < micro_batches; ++m) {
+    const std::size_t of_rank = at(step) * micro_batches + m;
+    const std::size_t batch = (at(step) * ranks_ + rank) * micro_batches + m;
+    const Duration load =
+        loaders_.front().cost(number,
+                              static_cast<std::int64_t>(of_rank),
+                              run_.pricer().input_tokens(run_.batch(batch).shape));
+    for (std::size_t l = 0; l < lanes_; ++l) {
+      double& data = work.data[m][l];
+      data += static_cast<double>(load.count());
+      if (loaders_[l].has_workers()) {
+        const Duration taken(static_cast<std::int64_t>(std::exchange(data, 0.0)));
+        const SimTime ready = loaders_[l].ready(number, taken);
+        work.ready[m][l] = static_cast<double>(ready.time_since_epoch().count());
+      }
+    }
+  }
+}
+
+bool LockstepPlayer::play_step(int step, const LaneSchedule& schedule) {
+  draw_slowness(step);
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    if (!fold(step, r, schedule)) {
+      return false;
+    }
+  }
+  draw_transfers(schedule);
+  begin_step(schedule);
+  const std::vector<LockstepMove>& moves = schedule.schedule().moves;
+  for (std::size_t m = 0; m < moves.size(); ++m) {
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      make(schedule, m, r);
+    }
+    if (moves[m].kind == Opcode::Collective && !transfer(schedule, moves[m].index)) {
+      return false;
+    }
+  }
+  if (!exact()) {
+    return false;
+  }
+  if (step >= run_.scenario().warmup_steps) {
+    end_step(schedule);
+  }
+  return true;
+}
+
+template <typename Function>
+void LockstepPlayer::pass(Rank& rank, std::uint8_t stream, Phase phase, Function change) {
+  LaneTimes& free = rank.streams[stream];
+  if (stream != kComputeStream) {
+    change(free.data());
+    return;
+  }
+  rank.before.assign(free.begin(), free.begin() + static_cast<std::ptrdiff_t>(draws_));
+  change(free.data());
+  add_difference(
+      free.data(), rank.before.data(), draws_, rank.phases[static_cast<std::size_t>(phase)].data());
+}
+
+void LockstepPlayer::make(const LaneSchedule& schedule, std::size_t number, std::size_t rank) {
+  const LockstepMove& move = schedule.schedule().moves[number];
+  const LaneSchedule::Times times = schedule.times(number);
+  Rank& state = state_[rank];
+  LaneTimes& free = state.streams[move.stream == kNoStream ? kComputeStream : move.stream];
+  double* host = state.host.data();
+  const auto called = [&]() -> Called& {
+    return called_[at(schedule.schedule().collectives[at(move.index)][rank])];
+  };
+  /// The host goes on, and not before another time.
+  const auto host_until = [&](const LaneTimes& time) {
+    add(times.host, lanes_, host);
+    wait_until(time.data(), times.latency, lanes_, host);
+  };
+  switch (move.kind) {
+    case Opcode::Host:
+      add(times.host, lanes_, host);
+      break;
+    case Opcode::HostWait:
+      host_until(called().end);
+      break;
+    case Opcode::HostEvent:
+      host_until(state.events[at(move.index)]);
+      break;
+    case Opcode::HostSync:
+      host_until(free);
+      break;
+    case Opcode::Work:
+      work(schedule, number, state);
+      break;
+    case Opcode::Collective: {
+      Called& collective = called();
+      ++collective.ranks;
+      wait_until(free.data(), none_.data(), lanes_, collective.last_arrival.data());
+      wait_until(host, times.latency, lanes_, collective.last_arrival.data());
+      add(times.host, lanes_, host);
+      break;
+    }
+    case Opcode::StreamWait: {
+      const Called& collective = called();
+      if (move.stream == kComputeStream) {
+        for (std::size_t d = 0; d < draws_; ++d) {
+          state.waiting[d] += std::max(0.0, collective.last_arrival[d] - free[d]);
+        }
+      }
+      pass(state, move.stream, Phase::Wait, [&](double* stream) {
+        wait_until(collective.end.data(), times.latency, lanes_, stream);
+      });
+      add(times.host, lanes_, host);
+      break;
+    }
+    case Opcode::Record:
+      state.events[at(move.index)] = free;
+      break;
+    case Opcode::EventWait:
+      pass(state, move.stream, move.phase, [&](double* stream) {
+        wait_until(state.events[at(move.index)].data(), none_.data(), lanes_, stream);
+      });
+      break;
+    case Opcode::Mark:
+      state.marks[at(move.index)] = free;
+      break;
+    case Opcode::HostUntil:
+      add(times.host, lanes_, host);
+      wait_until(state.work.ready[at(move.index)].data(), none_.data(), lanes_, host);
+      for (std::size_t l = 0; l < lanes_; ++l) {
+        loaders_[l].fetched(static_cast<int>(rank),
+                            SimTime(Duration(static_cast<std::int64_t>(host[l]))));
+      }
+      break;
+  }
+}
+
+void LockstepPlayer::work(const LaneSchedule& schedule, std::size_t number, Rank& rank) {
+  const LockstepMove& move = schedule.schedule().moves[number];
+  const auto enqueue = [&](const double* launch, const double* device, const double* critical) {
+    pass(rank, move.stream, move.phase, [&](double* stream) {
+      work_on_stream(launch, device, critical, lanes_, rank.host.data(), stream);
+    });
+  };
+  const auto enqueue_span = [&](const LaneSpan& span) {
+    enqueue(span.host.data(), span.device.data(), span.critical.data());
+  };
+  if (move.phase == Phase::Data) {
+    add(rank.work.data[at(move.index)].data(), lanes_, rank.host.data());
+    enqueue_span(rank.work.copies[at(move.index)]);
+  } else if (move.index >= 0) {
+    enqueue_span(rank.work.stretches[at(move.index)]);
+  } else {
+    const LaneSchedule::Times times = schedule.times(number);
+    rank.critical.assign(times.work, times.work + lanes_);
+    add(times.latency, lanes_, rank.critical.data());
+    enqueue(times.host, times.work, rank.critical.data());
+  }
+}
+
+bool LockstepPlayer::transfer(const LaneSchedule& schedule, std::int32_t call) {
+  const LockstepSchedule& step = schedule.schedule();
+  for (const std::int32_t index : step.collectives[at(call)]) {
+    Called& collective = called_[at(index)];
+    if (collective.is_timed) {
+      continue;  // The group of a rank before this one.
+    }
+    collective.is_timed = true;
+    const std::int32_t number = step.program.program.collectives[at(index)].communicator;
+    const Communicator& communicator = rules_.communicators[at(number)];
+    LaneTimes& free = free_[at(number)];
+    const auto delay = static_cast<double>(communicator.start_delay.count());
+    collective.start.resize(lanes_);
+    collective.end.resize(lanes_);
+    for (std::size_t l = 0; l < lanes_; ++l) {
+      if (communicator.workers > 1 && collective.last_arrival[l] < free[l]) {
+        return false;
+      }
+      collective.start[l] = std::max(collective.last_arrival[l], free[l]) + delay;
+      free[l] = collective.end[l] = collective.start[l] + transfers_[at(index)][l];
+    }
+  }
+  return true;
+}
+
+bool LockstepPlayer::exact() const {
+  const auto is_exact = [](double time) { return time < kExactTime; };
+  return std::ranges::all_of(state_,
+                             [&](const Rank& rank) {
+                               return std::ranges::all_of(rank.host, is_exact) &&
+                                      std::ranges::all_of(rank.streams[kComputeStream], is_exact);
+                             }) &&
+         std::ranges::all_of(
+             free_, [&](const LaneTimes& free) { return std::ranges::all_of(free, is_exact); });
+}
+
+void LockstepPlayer::end_step(const LaneSchedule& schedule) {
+  LaneTimes start = state_.front().marks[kStepStart];
+  LaneTimes end = state_.front().streams[kComputeStream];
+  for (const Rank& rank : state_) {
+    later_of(start, rank.marks[kStepStart]);
+    later_of(end, rank.streams[kComputeStream]);
+  }
+  for (std::size_t l = 0; l < lanes_; ++l) {
+    const double ms = kMsPerNs * (end[l] - start[l]);
+    total_ms_[l] += ms;
+    if (l < draws_) {
+      sums_.step_ms.push_back(ms);
+      longest_ms_[l] = std::max(longest_ms_[l], ms);
+      add_step(schedule.schedule().program, l);
+    }
+  }
+}
+
+/// The parts of a step in the first run of a draw, as of timeline_of() and StepTimeTally::add().
+void LockstepPlayer::add_step(const StepProgram& program, std::size_t draw) {
+  std::vector<double> rank_ms;
+  double backward_end = 0;
+  double exposed = state_.front().phases[static_cast<std::size_t>(Phase::Wait)][draw];
+  for (const Rank& rank : state_) {
+    exposed = std::min(exposed, rank.phases[static_cast<std::size_t>(Phase::Wait)][draw]);
+    backward_end = std::max(backward_end, rank.marks[kBackwardEnd][draw]);
+  }
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    const Rank& rank = state_[r];
+    const auto ms = [&](Phase phase) {
+      return kMsPerNs * rank.phases[static_cast<std::size_t>(phase)][draw];
+    };
+    const double waiting = program.waits_within
+                               ? rank.phases[static_cast<std::size_t>(Phase::Wait)][draw] - exposed
+                               : rank.waiting[draw];
+    const double step =
+        kMsPerNs * (rank.streams[kComputeStream][draw] - rank.marks[kStepStart][draw]);
+    RankTimes& sum = sums_.ranks[r];
+    sum.data_ms += ms(Phase::Data);
+    sum.forward_ms += ms(Phase::Forward) + ms(Phase::Other);
+    sum.backward_ms += ms(Phase::Backward) + ms(Phase::BackwardOther);
+    sum.exposed_ms += ms(Phase::Wait);
+    sum.waiting_ms += kMsPerNs * waiting;
+    sum.optimizer_ms += ms(Phase::CopyOut) + ms(Phase::Optimizer) + ms(Phase::OptimizerOther);
+    sum.step_ms += step;
+    rank_ms.push_back(step);
+  }
+  sums_.std_over_ranks += population_std(rank_ms);
+  double transfers_ms = 0;
+  double early_ms = 0;
+  for (std::size_t c = 0; c < program.program.collectives.size(); ++c) {
+    const Called& collective = called_[c];
+    const double share = static_cast<double>(collective.ranks) / static_cast<double>(ranks_);
+    const double start = collective.start[draw];
+    const double end = collective.end[draw];
+    transfers_ms += share * kMsPerNs * (end - start);
+    early_ms += share * kMsPerNs * std::max(0.0, std::min(end, backward_end) - start);
+  }
+  sums_.communication_ms += transfers_ms;
+  sums_.hidden_ms +=
+      program.waits_within ? std::max(0.0, transfers_ms - kMsPerNs * exposed) : early_ms;
+}
+
+}  // namespace stepsim

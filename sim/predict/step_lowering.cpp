@@ -368,6 +368,17 @@ MicroBatchWork StepLowering::numbered(const BatchShape& shape) const {
   return work;
 }
 
+MicroBatchWork StepLowering::placed(const BatchShape& shape) const {
+  MicroBatchWork work = numbered(shape);
+  std::int32_t place = 0;
+  for (std::vector<Kernel>* kernels : {&work.forward, &work.backward}) {
+    for (Kernel& kernel : *kernels) {
+      kernel.label = place++;
+    }
+  }
+  return work;
+}
+
 RankStep StepLowering::fold(const PricedBatch& batch,
                             const StepSchedule& schedule,
                             const CostFactors& factors,
@@ -471,8 +482,14 @@ Kernel StepLowering::ddp_kernel(OpClass op_class,
                                 double compute_factor,
                                 std::int64_t parts) {
   const std::int32_t number = ddp_work(op_class, elements, parts);
-  Work& work = work_[at(number)];
-  price_ddp(work);
+  price_ddp(work_[at(number)]);
+  return own_kernel(number, factors, compute_factor);
+}
+
+Kernel StepLowering::own_kernel(std::int32_t number,
+                                const CostFactors& factors,
+                                double compute_factor) const {
+  const Work& work = work_[at(number)];
   const double group = *work.group < factors.group.size() ? factors.group[*work.group] : 1;
   return kernel(
       number, {}, bounded_duration(work.seconds * (compute_factor * group)), launch(factors));

@@ -119,6 +119,8 @@ class StepLowering {
   /// A micro-batch without prices, its kernels labelled with the numbers of their work: what
   /// schedule_of() reads.
   [[nodiscard]] MicroBatchWork numbered(const BatchShape& shape) const;
+  /// The same, but kernels are labelled with their place, as StepTemplate reads it.
+  [[nodiscard]] MicroBatchWork placed(const BatchShape& shape) const;
   /// A plain step of one rank, folded into the spans of the recurrence. The schedule names work by
   /// the numbers of numbered() and ddp_work(). Raises InputError: it takes longer than the clock
   /// can hold.
@@ -148,6 +150,11 @@ class StepLowering {
                                   const CostFactors& factors,
                                   double compute_factor,
                                   std::int64_t parts = 1);
+
+  /// The same by the number of ddp_work(), which must be priced.
+  [[nodiscard]] Kernel own_kernel(std::int32_t number,
+                                  const CostFactors& factors,
+                                  double compute_factor) const;
 
   /// Whether a piece of work is the model's; else it is DDP's own.
   [[nodiscard]] bool is_of_model(std::int32_t work) const {

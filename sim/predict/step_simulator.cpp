@@ -200,13 +200,18 @@ RankWork StepSimulator::rank_work(int rank) {
   return work;
 }
 
-const LockstepSchedule* StepSimulator::lockstep_of(StepWork step) {
-  // Some prices of the warm-up are refused after it; draws are of a run that was played before.
+/// Some prices of the warm-up are refused after it; draws are of a run that was played before.
+void StepSimulator::forget_warm_up() {
   const bool steady = noise_ == nullptr && step_ >= std::max(1, run_.scenario().warmup_steps);
   if (steady != known_steady_) {
     known_.clear();
+    templates_.clear();
     known_steady_ = steady;
   }
+}
+
+const LockstepSchedule* StepSimulator::lockstep_of(StepWork step) {
+  forget_warm_up();
   const int number = std::min(step_, run_.reduced().facts().first_steps);
   for (const KnownSchedule& one : known_) {
     if (one.is_of(number, step.iterations)) {
@@ -250,7 +255,7 @@ std::optional<StepTimeline> StepSimulator::play_lockstep_schedule() {
     ranks.push_back(run_.pricer().fold(batches, shapes, *schedule, rank, factors_, factors));
     load(rank, ranks.back());
   }
-  const std::vector<Duration> transfers = drawn_transfers(schedule->program.program);
+  const std::vector<Duration> transfers = drawn_transfers(schedule->program.program.collectives);
   const auto played =
       play_lockstep(*schedule, ranks, transfers, run_.reduced().engine_rules(factors_), clocks_);
   if (!played) {
@@ -290,9 +295,9 @@ void StepSimulator::fetch(const ExecutionTrace& played) {
 }
 
 /// [collective] How long its transfer takes in this step.
-std::vector<Duration> StepSimulator::drawn_transfers(const Program& program) {
+std::vector<Duration> StepSimulator::drawn_transfers(const std::vector<Collective>& collectives) {
   const std::vector<double>& spread = run_.reduced().all_reduce_spread();
-  return mapped(program.collectives, [&](const Collective& collective) {
+  return mapped(collectives, [&](const Collective& collective) {
     if (run_.differs_by(Change::FreeCommunication)) {
       return Duration::zero();
     }
@@ -302,16 +307,47 @@ std::vector<Duration> StepSimulator::drawn_transfers(const Program& program) {
   });
 }
 
+StepTemplate& StepSimulator::template_of(const StepWork& step) {
+  forget_warm_up();
+  const int number = std::min(step_, run_.reduced().facts().first_steps);
+  const auto known = std::ranges::find_if(templates_, [&](const KnownTemplate& one) {
+    return one.number == number && one.iterations == step.iterations;
+  });
+  if (known != templates_.end()) {
+    return known->of_step;
+  }
+  templates_.push_back(
+      {number, step.iterations, run_.reduced().step_template(step, factors_, common_)});
+  return templates_.back().of_step;
+}
+
+StepTimeline StepSimulator::play_template(const StepWork& step) {
+  const auto own_kernel = [&](std::int32_t number, double slowness) {
+    return run_.pricer().own_kernel(number, factors_, slowness);
+  };
+  StepTemplate& of_step = template_of(step);
+  for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
+    of_step.set(rank, rank_work(rank), own_kernel);
+  }
+  of_step.set(drawn_transfers(of_step.collectives()));
+  const ExecutionTrace played = engine_->play(of_step.program().program);
+  fetch(played);
+  return timeline_of(played, of_step.program());
+}
+
 StepTimeline StepSimulator::play_program(bool record_spans) {
   const Scenario& scenario = run_.scenario();
   if (run_.reduced().plain() || in_lockstep_ || !engine_) {
     // Plain steps leave nothing behind but the clocks.
     engine_.emplace(run_.reduced().engine_rules(factors_), clocks_);
   }
+  StepWork step = run_.reduced().step_without_work(step_, iterations_);
+  if (run_.reduced().has_template() && !record_spans) {
+    return play_template(step);
+  }
   if (!prices_.elements) {
     prices_ = run_.pricer().ddp_prices(factors_, common_);
   }
-  StepWork step = run_.reduced().step_without_work(step_, iterations_);
   for (Iteration& iteration : step.iterations) {
     iteration.rebuilds =
         iteration.rebuilds && !run_.reduced().plain();  // The recurrence leaves it out, too.
@@ -321,7 +357,7 @@ StepTimeline StepSimulator::play_program(bool record_spans) {
   }
   run_.pricer().begin_step(step_);
   StepProgram program = run_.reduced().program(prices_, step);
-  const std::vector<Duration> transfers = drawn_transfers(program.program);
+  const std::vector<Duration> transfers = drawn_transfers(program.program.collectives);
   for (std::size_t i = 0; i < transfers.size(); ++i) {
     program.program.collectives[i].transfer = transfers[i];
   }

@@ -29,13 +29,23 @@ class StepSimulator {
   [[nodiscard]] StepTimeline next(bool record_spans = false);
 
  private:
+  /// What the engine plays in all steps with these iterations.
+  struct KnownTemplate {
+    int number = 0;  ///< As of KnownSchedule.
+    std::vector<Iteration> iterations;
+    StepTemplate of_step;
+  };
+
   [[nodiscard]] StepTimeline play_plain();
   [[nodiscard]] StepTimeline play_program(bool record_spans);
+  [[nodiscard]] StepTimeline play_template(const StepWork& step);
+  [[nodiscard]] StepTemplate& template_of(const StepWork& step);
+  void forget_warm_up();
   /// None: the engine has to play this step.
   [[nodiscard]] std::optional<StepTimeline> play_lockstep_schedule();
   /// The schedule of this step; null: its program has none.
   [[nodiscard]] const LockstepSchedule* lockstep_of(StepWork step);
-  [[nodiscard]] std::vector<Duration> drawn_transfers(const Program& program);
+  [[nodiscard]] std::vector<Duration> drawn_transfers(const std::vector<Collective>& collectives);
   [[nodiscard]] RankWork rank_work(int rank);
   [[nodiscard]] MicroBatchWork micro_batch(int rank, int number, double slowness);
   /// Draws the slowness of one rank in this step.
@@ -69,6 +79,7 @@ class StepSimulator {
   IterationSequence iterations_;
   StepPrices prices_;
   bool in_lockstep_;
+  std::vector<KnownTemplate> templates_;
   std::vector<KnownSchedule> known_;  ///< With this draw's times.
   bool known_steady_ = false;         ///< Whether they are of steps after the warm-up.
   Loader loader_;

@@ -94,7 +94,7 @@ int between(double runs, int wanted) {
 /// Noise runs that a program of the engine affords, where each step costs about a microsecond per
 /// op, and in lockstep a twentieth of that; and that the steps of very many ranks afford.
 int affordable_runs(const Run& run, int wanted) {
-  const double most_ops = run.reduced().in_lockstep() ? 2e8 : 1e7;
+  const double most_ops = run.reduced().in_lockstep() ? 2e8 : 2e7;
   const auto batches = static_cast<double>(run.batches());
   const double ops = batches * static_cast<double>(run.pricer().ops_per_micro_batch());
   return run.reduced().plain() ? affordable_plain_runs(batches, wanted)

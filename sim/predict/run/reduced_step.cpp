@@ -29,8 +29,8 @@ bool rules_are_plain(EngineRules rules) {
   return rules == EngineRules{};
 }
 
-/// Whether no noise is added to the kernels' times and to collation. All else must be as by default,
-/// members that are added later included.
+/// Whether no noise is added to the kernels' times and to collation. All else must be as by
+/// default, members that are added later included.
 bool noise_is_plain(const Scenario& scenario) {
   NoiseOptions noise = scenario.noise;
   noise.rank_correlation.reset();
@@ -113,16 +113,33 @@ StepProgram ReducedStep::program(const StepPrices& prices, const StepWork& step)
 StepProgram ReducedStep::numbered_program(StepWork step,
                                           const CostFactors& factors,
                                           double common) {
-  const MicroBatchWork numbered = pricer_.numbered(planned_.batch(0).shape);
+  pricer_.begin_step(step.step);
+  return program_of(std::move(step),
+                    pricer_.numbered(planned_.batch(0).shape),
+                    pricer_.numbered_prices(factors, common));
+}
+
+StepTemplate ReducedStep::step_template(StepWork step, const CostFactors& factors, double common) {
+  const MicroBatchWork placed = pricer_.placed(planned_.batch(0).shape);
+  const auto places = static_cast<std::int32_t>(placed.forward.size() + placed.backward.size());
+  pricer_.begin_step(step.step);
+  return {program_of(std::move(step), placed, pricer_.numbered_prices(factors, common, places)),
+          places,
+          host_.is_device};
+}
+
+/// All micro-batches have the same work.
+StepProgram ReducedStep::program_of(StepWork step,
+                                    const MicroBatchWork& work,
+                                    const StepPrices& prices) {
   for (int rank = 0; rank < scenario_.ranks; ++rank) {
-    RankWork& work = step.ranks.emplace_back();
-    work.owned_elements = parts_.owned[at(rank)];
+    RankWork& of_rank = step.ranks.emplace_back();
+    of_rank.owned_elements = parts_.owned[at(rank)];
     if (rank < (step.first_rank_only ? 1 : scenario_.ranks)) {
-      work.micro_batches.assign(step.iterations.size(), numbered);
+      of_rank.micro_batches.assign(step.iterations.size(), work);
     }
   }
-  pricer_.begin_step(step.step);
-  return program(pricer_.numbered_prices(factors, common), step);
+  return program(prices, step);
 }
 
 const KnownSchedule* ReducedStep::schedule(const StepWork& step) {
@@ -141,8 +158,8 @@ const KnownSchedule* ReducedStep::schedule(const StepWork& step) {
 
 bool ReducedStep::in_lockstep() const {
   const EngineRules rules = engine_rules({});
-  return facts_.alike && !plain() && noise_is_plain(scenario_) && !rules.interference.active() &&
-         rules.queue_depth == 0 && !pricer_.copies_by_byte();
+  return has_template() && noise_is_plain(scenario_) && !rules.interference.active() &&
+         rules.queue_depth == 0;
 }
 
 /// Builds the programs of the first steps for one rank, with numbers of work in place of times, and

@@ -11,6 +11,7 @@
 #include "sim/parallel/lockstep.h"
 #include "sim/parallel/parallelism.h"
 #include "sim/parallel/step_schedule.h"
+#include "sim/parallel/step_template.h"
 #include "sim/predict/run/planned_run.h"
 #include "sim/predict/run/priced_batches.h"
 #include "sim/predict/step_pricer.h"
@@ -78,11 +79,22 @@ class ReducedStep {
   [[nodiscard]] StepProgram numbered_program(StepWork step,
                                              const CostFactors& factors,
                                              double common);
+  /// The same program to be given the work of steps.
+  [[nodiscard]] StepTemplate step_template(StepWork step,
+                                           const CostFactors& factors,
+                                           double common);
+  /// Whether step_template() may stand for all steps with the same iterations, from the third on.
+  [[nodiscard]] bool has_template() const {
+    return facts_.alike && !plain() && !pricer_.copies_by_byte();
+  }
   /// What a step without work plays in lockstep; null: its program has no schedule. It stays where
   /// it is. Other costs change its times alone: see times_of().
   [[nodiscard]] const KnownSchedule* schedule(const StepWork& step);
 
  private:
+  [[nodiscard]] StepProgram program_of(StepWork step,
+                                       const MicroBatchWork& work,
+                                       const StepPrices& prices);
   void find_plain_steps();
 
   const Scenario& scenario_;

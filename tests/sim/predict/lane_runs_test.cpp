@@ -1,0 +1,223 @@
+// Runs in lockstep whose draws are played all at once, against the engine that plays each alone.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "costmodel/base/index.h"
+#include "costmodel/base/input_error.h"
+#include "sim/predict/draws/noise.h"
+#include "sim/predict/draws/played_draws.h"
+#include "sim/predict/metrics.h"
+#include "sim/predict/scenario_profile.h"
+#include "sim/predict/step_simulator.h"
+#include "tests/source_root.h"
+
+namespace stepsim {
+namespace {
+
+Draw random_draw(const Run& run, std::mt19937& generator) {
+  std::uniform_real_distribution<double> off(0.7, 1.4);
+  DrawnCosts costs;
+  for (std::size_t g = 0; g < run.pricer().groups().size(); ++g) {
+    costs.factors.group.push_back(off(generator));
+  }
+  costs.factors.collective = off(generator);
+  costs.factors.host = off(generator);
+  costs.factors.new_shapes = off(generator);
+  costs.common = off(generator);
+  return {{}, costs};
+}
+
+/// Draws that were played all at once, beside what the engine makes of each.
+void compare_with_engine(Run& run, const std::vector<Draw>& draws) {
+  const Scenario& scenario = run.scenario();
+  const PlayedDraws lanes = play_draws(run, draws, {}, 2, {});
+  REQUIRE(lanes.mean_ms.size() == 2);
+  StepTimeTally tally;
+  for (std::size_t d = 0; d < draws.size(); ++d) {
+    for (std::size_t r = 0; r < 2; ++r) {
+      NoiseDraws noise(seed_of_draw(scenario.seed, d));
+      StepSimulator simulator(run, draws[d][r].factors, draws[d][r].common, &noise, true);
+      std::vector<double> steps;
+      for (int step = 0; step < scenario.steps; ++step) {
+        const StepTimeline timeline = simulator.next();
+        if (step >= scenario.warmup_steps) {
+          steps.push_back(to_ms(step_time(timeline)));
+          if (r == 0) {
+            tally.add(timeline);
+          }
+        }
+      }
+      CHECK(lanes.mean_ms[r][d] == mean(steps));
+      if (r == 0) {
+        CHECK(lanes.longest_ms[d] == *std::ranges::max_element(steps));
+      }
+    }
+  }
+  PredictionSummary expected;
+  PredictionSummary found;
+  std::vector<RankMeans> ranks;
+  std::vector<RankMeans> found_ranks;
+  tally.set_means(ranks, expected);
+  lanes.jitter.set_means(found_ranks, found);
+  for (const auto member : {&PredictionSummary::data_ms,
+                            &PredictionSummary::forward_ms,
+                            &PredictionSummary::backward_ms,
+                            &PredictionSummary::optimizer_ms,
+                            &PredictionSummary::exposed_communication_ms,
+                            &PredictionSummary::waiting_for_ranks_ms,
+                            &PredictionSummary::communication_ms,
+                            &PredictionSummary::overlap_fraction,
+                            &PredictionSummary::step_time_std_over_ranks}) {
+    CHECK(found.*member == doctest::Approx(expected.*member).epsilon(1e-9));
+  }
+  REQUIRE(found_ranks.size() == ranks.size());
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    CHECK(found_ranks[r].step_ms == doctest::Approx(ranks[r].step_ms).epsilon(1e-12));
+  }
+}
+
+/// Keys that a run in lockstep may have, each with some of its values.
+const std::vector<std::vector<std::string>> kLockstepKeys = {
+    {"ddp.accumulation_steps=2", "ddp.accumulation_steps=3", "ddp.accumulation_steps=4"},
+    {"ddp.no_sync=true", "ddp.no_sync=false"},
+    {"ddp.bucket_cap=1 MiB", "ddp.bucket_cap=7 MiB", "ddp.bucket_cap=500 MiB"},
+    {"ddp.first_bucket=1 MiB", "ddp.first_bucket=30 MiB"},
+    {"ddp.static_graph=true", "ddp.find_unused_parameters=true"},
+    {"ddp.set_to_none=true", "ddp.set_to_none=false"},
+    {"ddp.gradient_as_bucket_view=true", "ddp.gradient_as_bucket_view=false"},
+    {"ddp.zero_stage=1", "ddp.zero_stage=2"},
+    {"ddp.overlap=false"},
+    {"ddp.optimizer_in_backward=true"},
+    {"host.step_sync=true", "host.step_sync=false"},
+    {"host.launch=1 us", "host.launch=9 us", "host.launch=41 us"},
+    {"host.hook=3 us"},
+    {"host.enqueue=2 us", "host.enqueue=90 us"},
+    {"host.sync=7 us"},
+    {"host.copy_bandwidth=1 GB/s"},
+    {"cluster.jitter=0.02", "cluster.jitter=0.3"},
+    {"cluster.skew=0.4"},
+    {"cluster.slow_ranks=[{rank=1, factor=1.237}]"},
+    {"cluster.cores=1", "cluster.cores=3"},
+    {"parallel.kind=ddp",
+     "parallel.kind=fsdp2",
+     "parallel.kind=hsdp",
+     "parallel.kind=fsdp1",
+     "parallel.kind=zero3"},
+    {"parallel.reshard_after_forward=false", "parallel.reshard_after_forward=true"},
+    {"parallel.param_dtype=bf16", "parallel.reduce_dtype=bf16"},
+    {"parallel.forward_prefetch=2", "parallel.backward_prefetch=2"},
+    {"data.workers=1", "data.workers=3"},
+    {"data.loading={batch=\"30 ms\", per_token=\"1 us\", plan_every=2, plan=\"9 ms\"}",
+     "data.loading={batch=\"100 us\"}"},
+    {"new_shapes.mechanisms=[{kind=\"attention_plan\", forward=\"5 ms\"}]"},
+};
+
+}  // namespace
+
+TEST_CASE("lockstep: all draws at once are what the engine plays of each, to the nanosecond") {
+  const std::vector<std::vector<std::string>> cases = {
+      {},
+      {"ddp.accumulation_steps=3", "cluster.jitter=0.1"},
+      {"ddp.find_unused_parameters=true", "host.hook=3 us", "host.launch=13 us"},
+      {"ddp.zero_stage=2", "cluster.slow_ranks=[{rank=1, factor=1.237}]"},
+      {"host.copy_bandwidth=1 GB/s", "cluster.jitter=0.1", "ddp.accumulation_steps=2"},
+      {"cluster.cores=1", "cluster.jitter=0.2"},
+      {"data.workers=2",
+       "data.loading={batch=\"30 ms\", per_token=\"1 us\"}",
+       "cluster.jitter=0.1"},
+      {"ddp.overlap=false", "host.step_sync=true", "host.launch=20 us"}};
+  std::mt19937 generator(7);
+  int played_lanes = 0;
+  for (const char* name :
+       {"sst2_distilbert", "planned_shapes", "lm2b_2gpu", "shard_1b", "ddp_or_shard"}) {
+    for (const std::vector<std::string>& overrides : cases) {
+      CAPTURE(name);
+      CAPTURE(overrides.empty() ? "as shipped" : overrides.front());
+      std::vector<std::string> all = overrides;
+      all.emplace_back("scenario.steps=4");
+      all.emplace_back("scenario.warmup_steps=1");
+      std::optional<Scenario> scenario;
+      try {
+        scenario = read_scenario(test::source_root() + "/scenarios/" + name + ".toml", all);
+      } catch (const InputError&) {
+        continue;  // A key of DDP's in a job that is sharded.
+      }
+      Run run(*scenario, scenario->policies.front(), scenario_profile(*scenario));
+      if (!run.reduced().in_lockstep()) {
+        continue;
+      }
+      ++played_lanes;
+      std::vector<Draw> draws;
+      const int count = name == std::string("planned_shapes") && played_lanes % 3 == 1 ? 35 : 4;
+      for (int d = 0; d < count; ++d) {  // 35 are more than one part.
+        draws.push_back(random_draw(run, generator));
+      }
+      compare_with_engine(run, draws);
+    }
+  }
+  CHECK(played_lanes >= 20);
+}
+
+TEST_CASE("lockstep: draws of random scenarios are the engine's to the nanosecond") {
+  const char* wanted = std::getenv("STEPSIM_LANE_SCENARIOS");
+  const int count = wanted != nullptr ? std::stoi(wanted) : 60;
+  std::mt19937 generator(wanted != nullptr ? 11 : 12);
+  const auto one_of = [&](const auto& values) { return values[generator() % values.size()]; };
+  const std::vector<std::string> names = {"sst2_distilbert",
+                                          "planned_shapes",
+                                          "lm2b_2gpu",
+                                          "shard_1b",
+                                          "ddp_or_shard",
+                                          "token_skew",
+                                          "engines_step",
+                                          "accumulation"};
+  std::map<std::string, Profile> profiles;
+  int compared = 0;
+  for (int drawn = 0; compared < count && drawn < 100 * count; ++drawn) {
+    const std::string name = one_of(names);
+    std::vector<std::string> overrides = {"scenario.steps=4", "scenario.warmup_steps=1"};
+    overrides.push_back(fmt::format("scenario.seed={}", generator() % 1000));
+    if (name == "shard_1b" || name == "ddp_or_shard") {
+      overrides.push_back(
+          one_of(std::vector<std::string>{"cluster.placement=2x2", "cluster.placement=4"}));
+    }
+    for (const std::vector<std::string>& values : kLockstepKeys) {
+      if (generator() % 5 == 0) {
+        overrides.push_back(one_of(values));
+      }
+    }
+    const std::string about = fmt::format("{}: {}", name, fmt::join(overrides, "; "));
+    CAPTURE(about);
+    std::optional<Run> run;
+    try {
+      const Scenario scenario =
+          read_scenario(test::source_root() + "/scenarios/" + name + ".toml", overrides);
+      if (scenario.ranks > 8) {
+        continue;
+      }
+      const auto profile = profiles.try_emplace(name, scenario_profile(scenario)).first;
+      run.emplace(scenario, one_of(scenario.policies), profile->second);
+      StepSimulator simulator(*run);
+      (void)simulator.next();
+    } catch (const InputError&) {
+      continue;  // Keys that exclude one another, or collectives without a price.
+    }
+    if (!run->reduced().in_lockstep()) {
+      continue;
+    }
+    ++compared;
+    compare_with_engine(*run, {random_draw(*run, generator), random_draw(*run, generator)});
+  }
+  CHECK(compared == count);
+}
+
+}  // namespace stepsim

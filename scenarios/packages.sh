@@ -1,7 +1,7 @@
 # Sourced by scenarios/quickstart and tests/run: what the build needs, from Debian (or Ubuntu) by apt.
 
 build_packages="g++ meson ninja-build pkg-config libeigen3-dev libboost-program-options-dev \
-libtomlplusplus-dev nlohmann-json3-dev libfmt-dev zlib1g-dev libgloo-dev \
+libtomlplusplus-dev nlohmann-json3-dev libsimdjson-dev libfmt-dev zlib1g-dev libgloo-dev \
 node-d3"
 
 fail() {

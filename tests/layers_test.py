@@ -94,6 +94,7 @@ LIBRARIES = {
                "calibrate/samples/statistics.cpp"),
     "gloo/": ("calibrate/cpu/",),
     "Eigen/": ("calibrate/fit/", "sim/batching/algorithms/sparse_nnls"),
+    "simdjson": ("costmodel/io/", "calibrate/import/kineto/"),
     "toml++/": ("sim/scenario/",),
     "zlib.h": ("costmodel/io/",),
     "cuda": ("calibrate/cuda/",),

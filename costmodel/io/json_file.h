@@ -54,6 +54,7 @@ class JsonReader {
   // The readers below raise InputError when a member has the wrong type. Without a fallback they
   // also do so when it is missing.
   [[nodiscard]] const Json& get(std::string_view key);
+  [[nodiscard]] bool is_null(std::string_view key);
   [[nodiscard]] double number(std::string_view key);  ///< A finite number.
   [[nodiscard]] double number_or(std::string_view key, double fallback);
   [[nodiscard]] double not_negative(std::string_view key);

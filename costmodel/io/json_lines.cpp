@@ -1,5 +1,6 @@
 #include "costmodel/io/json_lines.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,33 +11,46 @@
 namespace stepsim {
 
 JsonLines::JsonLines(std::string path, CutLine cut_line)
-    : path_(std::move(path)), cut_line_(cut_line), text_(read_text(path_)) {}
+    : path_(std::move(path)), cut_line_(cut_line), text_(read_text(path_)) {
+  text_.reserve(text_.size() + kJsonPadding);
+}
 
-bool JsonLines::next() {
+bool JsonLines::next_line() {
   while (at_ < text_.size()) {
     const std::size_t newline = text_.find('\n', at_);
     const std::size_t end = std::min(newline, text_.size());
     const std::string_view line = std::string_view{text_}.substr(at_, end - at_);
     at_ = end + 1;
     ++line_;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
-      continue;
-    }
-    try {
-      value_ = parse_json(line, path_, line_);
-      refuse_second_header();
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
+      at_line_ = line;
+      ends_ = newline != std::string::npos;
       return true;
-    } catch (const InputError&) {
-      if (newline != std::string::npos) {
-        throw;
-      }
     }
-    if (cut_line_ == CutLine::Refuse) {
-      fail("the last line is cut off");
-    }
-    dropped_ = true;
   }
   return false;
+}
+
+bool JsonLines::parse() {
+  try {
+    value_ = parse_json(at_line_, path_, line_);
+    refuse_second_header();
+    return true;
+  } catch (const InputError&) {
+    if (ends_) {
+      throw;
+    }
+  }
+  if (cut_line_ == CutLine::Refuse) {
+    fail("the last line is cut off");
+  }
+  dropped_ = true;
+  return false;
+}
+
+bool JsonLines::next() {
+  // A line that is dropped is the last one.
+  return next_line() && parse();
 }
 
 JsonReader JsonLines::header(std::string_view format) {

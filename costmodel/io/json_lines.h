@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,9 @@ namespace stepsim {
 /// What to do with a last line that was cut off: it has no newline and is no complete JSON.
 enum class CutLine { Refuse, Drop };
 
+/// The bytes behind every line of JsonLines that may be read, as simdjson does.
+inline constexpr std::size_t kJsonPadding = 128;
+
 /// Reads a JSONL file line by line and skips blank lines. Errors name file and line.
 class JsonLines {
  public:
@@ -20,10 +24,17 @@ class JsonLines {
   /// Moves to the next value; returns false at the end. Raises InputError for a line that is not
   /// JSON, and for a second header.
   [[nodiscard]] bool next();
+  /// Moves to the next line that is not blank, unparsed; returns false at the end.
+  [[nodiscard]] bool next_line();
+  /// Parses the line of next_line(). Returns false for a last line that was cut off and is
+  /// dropped. Raises InputError as next() does.
+  [[nodiscard]] bool parse();
   /// Reads the first line, which must be an object with this "format". Raises InputError if not.
   [[nodiscard]] JsonReader header(std::string_view format);
 
   [[nodiscard]] const Json& value() const { return *value_; }
+  /// The text of the current line.
+  [[nodiscard]] std::string_view text() const { return at_line_; }
   [[nodiscard]] int line() const { return line_; }
   /// Returns the current line as an object; it is valid until the next call of next().
   [[nodiscard]] JsonReader reader() const { return {*value_, path_, line_, ""}; }
@@ -40,6 +51,8 @@ class JsonLines {
   std::string text_;
   std::string format_;  ///< Of the header; empty until that was read.
   std::size_t at_ = 0;
+  std::string_view at_line_;
+  bool ends_ = false;  ///< The current line has its newline.
   int line_ = 0;
   bool dropped_ = false;
   JsonValue value_;

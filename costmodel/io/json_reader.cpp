@@ -106,6 +106,10 @@ const Json& JsonReader::get(std::string_view key) {
   return *found;
 }
 
+bool JsonReader::is_null(std::string_view key) {
+  return get(key).is_null();
+}
+
 double JsonReader::number(std::string_view key) {
   const Json& value = get(key);
   if (!value.is_number() || !std::isfinite(value.get<double>())) {

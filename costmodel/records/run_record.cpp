@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -15,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/io/json_lines.h"
+#include "costmodel/io/json_row.h"
 
 namespace stepsim {
 namespace {
@@ -64,7 +66,8 @@ std::string record_header(const RunRecord& record) {
 }
 
 /// A number of samples, tokens or bytes.
-std::int64_t count(JsonReader& row, std::string_view key) {
+template <typename Row>
+std::int64_t count(Row& row, std::string_view key) {
   constexpr std::int64_t kMost = std::int64_t{1} << 50U;
   const std::int64_t value = row.integer(key);
   if (value < 0) {
@@ -77,7 +80,8 @@ std::int64_t count(JsonReader& row, std::string_view key) {
 }
 
 /// A padded length in tokens.
-std::int64_t length(JsonReader& row, std::string_view key) {
+template <typename Row>
+std::int64_t length(Row& row, std::string_view key) {
   constexpr std::int64_t kLongest = std::int64_t{1} << 30U;  // Its square is exact.
   const std::int64_t value = count(row, key);
   if (value > kLongest) {
@@ -87,7 +91,8 @@ std::int64_t length(JsonReader& row, std::string_view key) {
 }
 
 /// A time of a step, which no training lets take longer than an hour; 0 when it may be left out.
-double milliseconds(JsonReader& row, std::string_view key, bool may_be_absent = false) {
+template <typename Row>
+double milliseconds(Row& row, std::string_view key, bool may_be_absent = false) {
   constexpr double kHour = 3.6e6;
   const double value = may_be_absent ? row.not_negative_or(key, 0) : row.not_negative(key);
   if (value > kHour) {
@@ -96,7 +101,8 @@ double milliseconds(JsonReader& row, std::string_view key, bool may_be_absent = 
   return value;
 }
 
-std::vector<BucketRecord> read_record_buckets(JsonReader& row) {
+template <typename Row>
+std::vector<BucketRecord> read_record_buckets(Row& row) {
   std::vector<BucketRecord> buckets;
   if (!row.has("buckets")) {
     return buckets;
@@ -111,7 +117,8 @@ std::vector<BucketRecord> read_record_buckets(JsonReader& row) {
   return buckets;
 }
 
-std::vector<GatherRecord> read_gathers(JsonReader& row) {
+template <typename Row>
+std::vector<GatherRecord> read_gathers(Row& row) {
   std::vector<GatherRecord> gathers;
   if (!row.has("gathers")) {
     return gathers;
@@ -131,7 +138,8 @@ std::vector<GatherRecord> read_gathers(JsonReader& row) {
   return gathers;
 }
 
-void read_micro_batches(JsonReader& row, StepRecord& step) {
+template <typename Row>
+void read_micro_batches(Row& row, StepRecord& step) {
   if (!row.has("micro_batch_samples")) {
     return;
   }
@@ -152,7 +160,8 @@ void read_micro_batches(JsonReader& row, StepRecord& step) {
   }
 }
 
-std::vector<std::int64_t> read_record_lengths(JsonReader& row) {
+template <typename Row>
+std::vector<std::int64_t> read_record_lengths(Row& row) {
   if (!row.has("lengths")) {
     return {};
   }
@@ -165,11 +174,72 @@ std::vector<std::int64_t> read_record_lengths(JsonReader& row) {
   return lengths;
 }
 
-double read_loss(JsonReader& row) {
+template <typename Row>
+double read_loss(Row& row) {
   if (!row.has("loss")) {
     return 0;
   }
-  return row.get("loss").is_null() ? std::numeric_limits<double>::quiet_NaN() : row.number("loss");
+  return row.is_null("loss") ? std::numeric_limits<double>::quiet_NaN() : row.number("loss");
+}
+
+/// Reads a step of a JsonReader or a JsonRow.
+template <typename Row>
+StepRecord step_of(Row& row, int world_size) {
+  StepRecord step;
+  step.repeat = row.has("repeat") ? row.integer_in("repeat", 0, kMaxInt) : 0;
+  step.step = row.integer_in("step", 0, kMaxInt);
+  step.rank = row.integer_in("rank", 0, world_size - 1);
+  step.samples = count(row, "samples");
+  step.max_length = length(row, "max_length");
+  step.useful_tokens = count(row, "useful_tokens");
+  step.padded_tokens = count(row, "padded_tokens");
+  if (step.padded_tokens < step.useful_tokens) {
+    row.fail("padded_tokens",
+             fmt::format("{} are fewer than the {} useful ones; record lengths as the batch holds "
+                         "them, cut ones cut",
+                         step.padded_tokens,
+                         step.useful_tokens));
+  }
+  step.start_ms = row.number("start_ms");
+  step.data_ms = milliseconds(row, "data_ms");
+  step.forward_ms = milliseconds(row, "forward_ms");
+  step.backward_ms = milliseconds(row, "backward_ms");
+  step.wait_ms = milliseconds(row, "wait_ms", true);
+  step.optimizer_ms = milliseconds(row, "optimizer_ms");
+  step.step_ms = milliseconds(row, "step_ms");
+  step.thread_cpu_ms = milliseconds(row, "thread_cpu_ms", true);
+  step.forward_cpu_ms = milliseconds(row, "forward_cpu_ms", true);
+  step.backward_cpu_ms = milliseconds(row, "backward_cpu_ms", true);
+  if (row.has("forward_host_ms")) {  // Then all of them.
+    step.data_host_ms = milliseconds(row, "data_host_ms");
+    step.forward_host_ms = milliseconds(row, "forward_host_ms");
+    step.backward_host_ms = milliseconds(row, "backward_host_ms");
+    step.optimizer_host_ms = milliseconds(row, "optimizer_host_ms");
+    step.lag_ms = milliseconds(row, "lag_ms");
+  }
+  step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMaxInt) : 1;
+  step.compiled_graphs = row.has("compiled_graphs") ? count(row, "compiled_graphs") : 0;
+  step.lengths = read_record_lengths(row);
+  read_micro_batches(row, step);
+  step.loss = read_loss(row);
+  step.buckets = read_record_buckets(row);
+  step.gathers = read_gathers(row);
+  return step;
+}
+
+/// Reads the step of a line by simdjson; nothing where JsonReader has to look at the line.
+std::optional<StepRecord> plain_step(JsonRowParser& parser,
+                                     const JsonLines& lines,
+                                     int world_size) {
+  try {
+    JsonRow row = parser.parse(lines.text());
+    if (row.has("format")) {
+      return std::nullopt;  // A second header.
+    }
+    return step_of(row, world_size);
+  } catch (const RefusedRow&) {
+    return std::nullopt;
+  }
 }
 
 RunRecord read_record_header(JsonReader header) {
@@ -298,46 +368,7 @@ std::string step_json(const StepRecord& step) {
 }
 
 StepRecord read_step(JsonReader row, int world_size) {
-  StepRecord step;
-  step.repeat = row.has("repeat") ? row.integer_in("repeat", 0, kMaxInt) : 0;
-  step.step = row.integer_in("step", 0, kMaxInt);
-  step.rank = row.integer_in("rank", 0, world_size - 1);
-  step.samples = count(row, "samples");
-  step.max_length = length(row, "max_length");
-  step.useful_tokens = count(row, "useful_tokens");
-  step.padded_tokens = count(row, "padded_tokens");
-  if (step.padded_tokens < step.useful_tokens) {
-    row.fail("padded_tokens",
-             fmt::format("{} are fewer than the {} useful ones; record lengths as the batch holds "
-                         "them, cut ones cut",
-                         step.padded_tokens,
-                         step.useful_tokens));
-  }
-  step.start_ms = row.number("start_ms");
-  step.data_ms = milliseconds(row, "data_ms");
-  step.forward_ms = milliseconds(row, "forward_ms");
-  step.backward_ms = milliseconds(row, "backward_ms");
-  step.wait_ms = milliseconds(row, "wait_ms", true);
-  step.optimizer_ms = milliseconds(row, "optimizer_ms");
-  step.step_ms = milliseconds(row, "step_ms");
-  step.thread_cpu_ms = milliseconds(row, "thread_cpu_ms", true);
-  step.forward_cpu_ms = milliseconds(row, "forward_cpu_ms", true);
-  step.backward_cpu_ms = milliseconds(row, "backward_cpu_ms", true);
-  if (row.has("forward_host_ms")) {  // Then all of them.
-    step.data_host_ms = milliseconds(row, "data_host_ms");
-    step.forward_host_ms = milliseconds(row, "forward_host_ms");
-    step.backward_host_ms = milliseconds(row, "backward_host_ms");
-    step.optimizer_host_ms = milliseconds(row, "optimizer_host_ms");
-    step.lag_ms = milliseconds(row, "lag_ms");
-  }
-  step.micro_batches = row.has("micro_batches") ? row.integer_in("micro_batches", 1, kMaxInt) : 1;
-  step.compiled_graphs = row.has("compiled_graphs") ? count(row, "compiled_graphs") : 0;
-  step.lengths = read_record_lengths(row);
-  read_micro_batches(row, step);
-  step.loss = read_loss(row);
-  step.buckets = read_record_buckets(row);
-  step.gathers = read_gathers(row);
-  return step;
+  return step_of(row, world_size);
 }
 
 bool is_sharded(const RunRecord& record) {
@@ -360,8 +391,13 @@ RunRecord read_run_record(const std::string& path, std::vector<std::string>* war
   JsonLines lines(path, CutLine::Drop);
   RunRecord record = read_record_header(lines.header(kRunRecordFormat));
   std::set<std::tuple<int, int, int>> seen;
-  while (lines.next()) {
-    StepRecord step = read_step(lines.reader(), record.world_size);
+  JsonRowParser parser;
+  while (lines.next_line()) {
+    std::optional<StepRecord> plain = plain_step(parser, lines, record.world_size);
+    if (!plain && !lines.parse()) {
+      break;
+    }
+    StepRecord step = plain ? std::move(*plain) : read_step(lines.reader(), record.world_size);
     if (!seen.emplace(step.repeat, step.step, step.rank).second) {
       lines.fail(fmt::format(
           "step {} of rank {} is there twice (repeat {})", step.step, step.rank, step.repeat));

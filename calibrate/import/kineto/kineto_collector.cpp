@@ -15,6 +15,7 @@
 
 #include "calibrate/import/kineto/kineto_backlog.h"
 #include "calibrate/import/kineto/kineto_dims.h"
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -31,14 +32,8 @@ constexpr std::string_view kDdpReducer = "torch.distributed.ddp.reducer::";
 constexpr std::string_view kDdpForward = "DistributedDataParallel.forward";
 
 /// What a category means; its names changed with the versions, and so did their case.
-enum class RowKind { Host, Runtime, Kernel, Copy, Memset, Sync, Skip };
-
-RowKind rows_of(const KinetoEvent& event) {
-  // PyTorch built without Kineto (Debian's) writes a bare list without categories.
-  if (event.category.empty() && event.process == "CPU functions") {
-    return RowKind::Host;
-  }
-  std::string category = event.category;
+KinetoRowKind kind_of_rows(std::string category) {
+  using RowKind = KinetoRowKind;
   std::transform(category.begin(), category.end(), category.begin(), [](unsigned char c) {
     return static_cast<char>(std::tolower(c));
   });
@@ -149,7 +144,19 @@ void KinetoCollector::add(const KinetoEvent& event) {
   }
 }
 
+KinetoRowKind KinetoCollector::rows_of(const KinetoEvent& event) {
+  // PyTorch built without Kineto (Debian's) writes a bare list without categories.
+  if (event.category.empty() && event.process == "CPU functions") {
+    return KinetoRowKind::Host;
+  }
+  const auto known = row_kinds_.find(event.category);
+  return known != row_kinds_.end()
+             ? known->second
+             : row_kinds_.emplace(event.category, kind_of_rows(event.category)).first->second;
+}
+
 void KinetoCollector::add_complete(const KinetoEvent& event) {
+  using RowKind = KinetoRowKind;
   const RowKind rows = rows_of(event);
   if (rows == RowKind::Skip) {
     if (is_other_runtime(event.category)) {
@@ -180,7 +187,7 @@ void KinetoCollector::add_complete(const KinetoEvent& event) {
   } else {
     add_gpu(event,
             span,
-            rows == RowKind::Kernel ? class_of_kernel(event.name)
+            rows == RowKind::Kernel ? kernels_[at(name_of_kernel(event.name))].kind
             : rows == RowKind::Copy ? KinetoClass::Memcpy
                                     : KinetoClass::Memset);
   }
@@ -246,7 +253,8 @@ void KinetoCollector::add_gpu(const KinetoEvent& event, const KinetoSpan& span, 
   row.op.name = name_of_kernel(event.name);
   row.op.stream = event.integer(KinetoArg::Stream).value_or(0);
   row.op.span = span;
-  if (is_nccl(event.name) && kind != KinetoClass::Memcpy && kind != KinetoClass::Memset) {
+  if (kernels_[at(row.op.name)].nccl && kind != KinetoClass::Memcpy &&
+      kind != KinetoClass::Memset) {
     row.statement = static_cast<std::ptrdiff_t>(kernel_statements_.size());
     kernel_statements_.push_back(statement_of(event));
   }
@@ -278,7 +286,8 @@ KinetoCollector::Statement KinetoCollector::statement_of(const KinetoEvent& even
 }
 
 int KinetoCollector::thread_of(const KinetoEvent& event) {
-  return threads_.try_emplace(event.process + "/" + event.thread, static_cast<int>(threads_.size()))
+  return threads_
+      .try_emplace(std::pair(event.process, event.thread), static_cast<int>(threads_.size()))
       .first->second;
 }
 
@@ -287,6 +296,7 @@ int KinetoCollector::name_of_kernel(const std::string& name) {
       kernel_names_.try_emplace(name, static_cast<int>(trace_.names.size()));
   if (added) {
     trace_.names.push_back(name);
+    kernels_.push_back({class_of_kernel(name), is_nccl(name)});
   }
   return found->second;
 }

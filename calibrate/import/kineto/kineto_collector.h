@@ -4,11 +4,15 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "calibrate/import/kineto/kineto_trace.h"
 
 namespace stepsim {
+
+/// What rows of a category are.
+enum class KinetoRowKind { Host, Runtime, Kernel, Copy, Memset, Sync, Skip };
 
 /// Picks from the rows of a trace what read_kineto() keeps. Rows come in any order, so GPU rows are
 /// joined with the host's when all have been seen.
@@ -43,6 +47,11 @@ class KinetoCollector {
     bool gloo = false;
     bool launched = false;  ///< It launched a collective's kernel; set in finish().
   };
+  /// What a kernel's name says.
+  struct KernelName {
+    KinetoClass kind = KinetoClass::Other;
+    bool nccl = false;
+  };
   /// A GPU row that waits for its launch.
   struct GpuRow {
     std::int64_t correlation = -1;
@@ -67,6 +76,7 @@ class KinetoCollector {
     std::int64_t record = -1;  ///< The correlation of the call that recorded the event.
   };
 
+  [[nodiscard]] KinetoRowKind rows_of(const KinetoEvent& event);
   void add_complete(const KinetoEvent& event);
   void add_host(const KinetoEvent& event, const KinetoLaunch& at);
   void add_tensor(const KinetoEvent& event,
@@ -104,8 +114,10 @@ class KinetoCollector {
   std::vector<Call> calls_;         ///< nccl:* and gloo:*, by thread and start when sorted.
   std::vector<Call> comm_records_;  ///< record_param_comms, sorted like these.
   std::vector<BaseCall> base_calls_;
-  std::map<std::string, int> threads_;
+  std::map<std::pair<std::string, std::string>, int> threads_;  ///< Of process and thread.
   std::map<std::string, int> kernel_names_;
+  std::vector<KernelName> kernels_;                 ///< Of KinetoTrace::names.
+  std::map<std::string, KinetoRowKind> row_kinds_;  ///< Of the categories so far.
   std::set<std::string> other_devices_;  ///< Categories of devices' rows that are not read.
   bool has_ddp_ = false;
 };

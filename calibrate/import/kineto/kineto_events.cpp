@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "calibrate/import/kineto/kineto_plain_rows.h"
 #include "calibrate/import/kineto/kineto_source.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/parse_number.h"
@@ -86,19 +87,45 @@ std::optional<std::int64_t> nanoseconds(const std::string& microseconds) {
 
 enum class ValueKind { Integer, Decimal, Text, Other };
 
+/// The members of an event that are read.
+enum class Member { Phase, Category, Name, Process, Thread, Start, Duration, Args, Other };
+
+constexpr std::array<std::pair<std::string_view, Member>, 8> kMembers = {{
+    {"ph", Member::Phase},
+    {"cat", Member::Category},
+    {"name", Member::Name},
+    {"pid", Member::Process},
+    {"tid", Member::Thread},
+    {"ts", Member::Start},
+    {"dur", Member::Duration},
+    {"args", Member::Args},
+}};
+
+/// The row of a table that belongs to a key, or null.
+template <typename Table>
+auto row_named(const Table& table, std::string_view key) {
+  // First characters are compared without the call that compares texts: rows have many keys.
+  const auto* found = std::ranges::find_if(table, [key](const auto& row) {
+    return row.first.size() == key.size() && row.first.front() == key.front() && row.first == key;
+  });
+  return found == table.end() ? nullptr : found;
+}
+
 /// The parser's client: knows where in the document it stands and fills one event at a time.
-class Handler : public nlohmann::json_sax<Json> {
+class Handler final : public KinetoClient {
  public:
-  Handler(KinetoSource& source, const std::function<void(const KinetoEvent&)>& use)
-      : source_(source), use_(use) {}
+  Handler(KinetoSource& source,
+          const std::function<void(const KinetoEvent&)>& use,
+          KinetoParser parser)
+      : source_(source), use_(use), reads_plain_rows_(parser == KinetoParser::Fast) {}
 
   bool null() override { return scalar("", ValueKind::Other); }
   bool boolean(bool /*value*/) override { return scalar("", ValueKind::Other); }
   bool number_integer(number_integer_t value) override {
-    return scalar(std::to_string(value), ValueKind::Integer);
+    return !takes_value() || scalar(fmt::format_int(value).str(), ValueKind::Integer);
   }
   bool number_unsigned(number_unsigned_t value) override {
-    return scalar(std::to_string(value), ValueKind::Integer);
+    return !takes_value() || scalar(fmt::format_int(value).str(), ValueKind::Integer);
   }
   bool number_float(number_float_t /*value*/, const string_t& raw) override {
     return scalar(raw, ValueKind::Decimal);
@@ -108,7 +135,7 @@ class Handler : public nlohmann::json_sax<Json> {
 
   bool start_object(std::size_t /*size*/) override {
     if (list_depth_ > 0 && depth_ == list_depth_) {
-      event_ = KinetoEvent();
+      event_.clear();
       event_depth_ = depth_ + 1;
     }
     return open();
@@ -119,6 +146,9 @@ class Handler : public nlohmann::json_sax<Json> {
       has_row_ = true;
       has_phase_ = has_phase_ || !event_.phase.empty();
       event_depth_ = 0;
+      close();
+      read_plain_rows();
+      return true;
     }
     return close();
   }
@@ -161,7 +191,7 @@ class Handler : public nlohmann::json_sax<Json> {
       }
     }
     message = printable(message.substr(0, message.find("; last read: ")));
-    const std::size_t at = position > 0 ? position - 1 : 0;
+    const std::size_t at = source_.skipped() + (position > 0 ? position - 1 : 0);
     if (source_.is_at_end() && at >= source_.offset()) {
       message =
           "the trace ends here, in the middle: it is cut short, as by a training that ended while "
@@ -172,6 +202,11 @@ class Handler : public nlohmann::json_sax<Json> {
       message += advice(last_token);
     }
     source_.fail(at, message);
+  }
+
+  [[nodiscard]] bool takes_value() const override {
+    return event_depth_ == 0 ||
+           (depth_ == event_depth_ ? member_ != Member::Other : arg_ != nullptr);
   }
 
   /// A bare list is one of events only where an event says what it is; "traceEvents" may be empty.
@@ -215,15 +250,31 @@ class Handler : public nlohmann::json_sax<Json> {
     return true;
   }
 
+  /// Reads the rows that follow a row past the parser, which sees a list without them.
+  void read_plain_rows() {
+    if (!reads_plain_rows_) {
+      return;
+    }
+    reads_plain_rows_ = false;  // These rows come to an end, too.
+    const std::size_t depth = depth_;
+    std::size_t read = 0;
+    do {
+      read = plain_rows_.read(source_.ahead(), *this);
+      source_.skip(read);
+      depth_ = depth;
+      event_depth_ = 0;
+    } while (read > 0);
+    reads_plain_rows_ = true;
+  }
+
   void event_key(const std::string& name) {
     if (depth_ == event_depth_) {
-      key_ = name;
+      const auto* const known = row_named(kMembers, name);
+      member_ = known == nullptr ? Member::Other : known->second;
       arg_ = nullptr;
-    } else if (depth_ == event_depth_ + 1 && key_ == "args") {
-      const auto* known =
-          std::ranges::find_if(kArgNames, [&](const ArgName& arg) { return arg.first == name; });
-      arg_ = known == kArgNames.end() ? nullptr
-                                      : &event_.args[static_cast<std::size_t>(known->second)];
+    } else if (depth_ == event_depth_ + 1 && member_ == Member::Args) {
+      const ArgName* const known = row_named(kArgNames, name);
+      arg_ = known == nullptr ? nullptr : &event_.args[static_cast<std::size_t>(known->second)];
       if (arg_ != nullptr) {
         arg_->clear();
       }
@@ -236,7 +287,7 @@ class Handler : public nlohmann::json_sax<Json> {
     }
     const bool next = !arg_->empty() && arg_->back() != '[' && text != "]";
     if (arg_->size() + text.size() < kLongestArg) {
-      *arg_ += (next ? "," : "") + std::string(text);
+      arg_->append(next ? "," : "").append(text);
     }
   }
 
@@ -253,20 +304,31 @@ class Handler : public nlohmann::json_sax<Json> {
 
   void event_value(const std::string& text, ValueKind kind) {
     const bool number = kind == ValueKind::Integer || kind == ValueKind::Decimal;
-    if (key_ == "ts" || key_ == "dur") {
-      (key_ == "ts" ? event_.start_ns : event_.duration_ns) =
+    if (member_ == Member::Start || member_ == Member::Duration) {
+      (member_ == Member::Start ? event_.start_ns : event_.duration_ns) =
           number ? nanoseconds(text) : std::nullopt;
       header_.fractional_times = header_.fractional_times || kind == ValueKind::Decimal;
       return;
     }
-    for (const auto& [key, field] : {std::pair("ph", &event_.phase),
-                                     std::pair("cat", &event_.category),
-                                     std::pair("name", &event_.name),
-                                     std::pair("pid", &event_.process),
-                                     std::pair("tid", &event_.thread)}) {
-      if (key_ == key) {
-        *field = text.substr(0, kLongestName);
-      }
+    if (std::string* const field = text_of(member_)) {
+      field->assign(text, 0, kLongestName);
+    }
+  }
+
+  [[nodiscard]] std::string* text_of(Member member) {
+    switch (member) {
+      case Member::Phase:
+        return &event_.phase;
+      case Member::Category:
+        return &event_.category;
+      case Member::Name:
+        return &event_.name;
+      case Member::Process:
+        return &event_.process;
+      case Member::Thread:
+        return &event_.thread;
+      default:
+        return nullptr;
     }
   }
 
@@ -309,11 +371,25 @@ class Handler : public nlohmann::json_sax<Json> {
   bool has_row_ = false;
   bool has_phase_ = false;  ///< A row has "ph", without which it is no event.
   std::string root_key_;
-  std::string key_;
-  std::string* arg_ = nullptr;  ///< The argument whose value comes.
+  std::string key_;                ///< Of the header's last member inside a list or an object.
+  Member member_ = Member::Other;  ///< Of the event whose value comes.
+  std::string* arg_ = nullptr;     ///< The argument whose value comes.
+  bool reads_plain_rows_;
+  KinetoPlainRows plain_rows_;
 };
 
 }  // namespace
+
+void KinetoEvent::clear() {
+  for (std::string* text : {&phase, &category, &name, &process, &thread}) {
+    text->clear();
+  }
+  start_ns.reset();
+  duration_ns.reset();
+  for (std::string& text : args) {
+    text.clear();
+  }
+}
 
 std::optional<std::int64_t> KinetoEvent::integer(KinetoArg which) const {
   return parse_number<std::int64_t>(arg(which));
@@ -321,9 +397,10 @@ std::optional<std::int64_t> KinetoEvent::integer(KinetoArg which) const {
 
 KinetoHeader read_kineto_events(const std::string& path,
                                 const std::function<void(const KinetoEvent&)>& use,
-                                const ProgressCallback& on_progress) {
+                                const ProgressCallback& on_progress,
+                                KinetoParser parser) {
   KinetoSource source(path, on_progress);
-  Handler handler(source, use);
+  Handler handler(source, use, parser);
   Json::sax_parse(
       KinetoIterator{&source}, KinetoIterator{}, static_cast<nlohmann::json_sax<Json>*>(&handler));
   if (!handler.has_list()) {

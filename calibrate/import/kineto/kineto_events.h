@@ -52,6 +52,8 @@ struct KinetoEvent {
   }
   /// The argument as a number; absent when it is none.
   [[nodiscard]] std::optional<std::int64_t> integer(KinetoArg which) const;
+  /// Empties it; its texts keep their memory for the next row.
+  void clear();
 };
 
 /// What stands beside the events. Paths, hosts, jobs and users are not read.
@@ -67,6 +69,10 @@ struct KinetoHeader {
   std::int64_t repaired = 0;      ///< Characters and values that JSON does not allow.
 };
 
+/// How rows are read: those that are plain JSON by simdjson and the others by the character, or all
+/// by the character, which says the same and takes longer.
+enum class KinetoParser { Fast, Tolerant };
+
 /// Reads a Chrome trace (an object with traceEvents, or a bare list; .json or .json.gz) and hands
 /// each row to `use`, which must not keep the reference. Memory does not grow with the file.
 ///
@@ -75,6 +81,7 @@ struct KinetoHeader {
 /// events, or rows that are none.
 KinetoHeader read_kineto_events(const std::string& path,
                                 const std::function<void(const KinetoEvent&)>& use,
-                                const ProgressCallback& on_progress = {});
+                                const ProgressCallback& on_progress = {},
+                                KinetoParser parser = KinetoParser::Fast);
 
 }  // namespace stepsim

@@ -7,11 +7,14 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/foreign_file.h"
+#include "costmodel/io/json_lines.h"
 
 namespace stepsim {
 namespace {
 
 constexpr std::size_t kChunk = std::size_t{1} << 18;
+/// So many characters are repaired at once: those behind them may be read without.
+constexpr std::size_t kRepaired = std::size_t{1} << 10;
 /// A repair looks at no more than this many characters ahead.
 constexpr std::size_t kAhead = 16;
 constexpr std::size_t kLongestString = std::size_t{16} << 20;
@@ -60,16 +63,39 @@ bool KinetoSource::fill() {
   if (ended_ && ready_ == chunk_.size()) {
     return false;
   }
-  chunk_.erase(0, ready_);
-  before_ += ready_;
+  if (!ended_ && chunk_.size() - ready_ < kRepaired + kAhead) {
+    refill();
+  }
+  repair(std::min(ready_ + kRepaired, ended_ ? chunk_.size() : chunk_.size() - kAhead));
+  return at_ < ready_;
+}
+
+std::span<char> KinetoSource::ahead() {
+  if (!ended_ && chunk_.size() - at_ < kChunk / 2) {
+    refill();
+  }
+  return std::span(chunk_).subspan(at_);
+}
+
+void KinetoSource::skip(std::size_t count) {
+  at_ += count;
+  skipped_ += count;
+  if (at_ > ready_) {
+    ready_ = at_;
+    in_string_ = false;
+  }
+}
+
+void KinetoSource::refill() {
+  chunk_.erase(0, at_);
+  before_ += at_;
+  ready_ -= at_;
   at_ = 0;
-  ready_ = 0;
   read_more();
+  chunk_.reserve(chunk_.size() + kJsonPadding);
   if (on_progress_) {
     on_progress_(file_.share());
   }
-  repair(ended_ ? chunk_.size() : chunk_.size() - kAhead);
-  return ready_ > 0;
 }
 
 void KinetoSource::read_more() {
@@ -88,7 +114,7 @@ void KinetoSource::read_more() {
 }
 
 void KinetoSource::repair(std::size_t limit) {
-  std::size_t i = 0;
+  std::size_t i = ready_;
   while (i < limit) {
     if (in_string_) {
       i = repair_in_string(skip_plain(i, limit));

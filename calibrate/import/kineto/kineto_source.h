@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <string>
 
 #include "costmodel/base/progress_callback.h"
@@ -27,6 +28,14 @@ class KinetoSource {
   [[nodiscard]] const char& peek() { return chunk_[at_]; }  ///< After has_next().
   void advance() { ++at_; }
 
+  /// What comes next of the file, repaired or not yet, with kJsonPadding bytes behind it that may
+  /// be read. Raises InputError as has_next() does.
+  [[nodiscard]] std::span<char> ahead();
+  /// Leaves out characters of ahead(), which somebody has read there: whole values.
+  void skip(std::size_t count);
+  /// The bytes that were left out so far.
+  [[nodiscard]] std::size_t skipped() const { return skipped_; }
+
   /// The bytes of the unpacked file that were read so far.
   [[nodiscard]] std::size_t offset() const { return before_ + at_; }
   /// The number of characters and values that JSON does not allow; valid UTF-8 does not count.
@@ -37,6 +46,7 @@ class KinetoSource {
 
  private:
   bool fill();
+  void refill();
   void read_more();
   void repair(std::size_t limit);
   /// Returns the place of the next character of a string that needs a look.
@@ -53,6 +63,7 @@ class KinetoSource {
   std::size_t at_ = 0;      ///< The next character.
   std::size_t ready_ = 0;   ///< Characters of the chunk that are repaired.
   std::size_t before_ = 0;  ///< The bytes before the chunk.
+  std::size_t skipped_ = 0;
   bool ended_ = false;
   bool in_string_ = false;
   std::size_t string_size_ = 0;

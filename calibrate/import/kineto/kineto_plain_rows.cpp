@@ -1,0 +1,260 @@
+#include "calibrate/import/kineto/kineto_plain_rows.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+#include <simdjson.h>
+
+#include "costmodel/io/json_lines.h"
+
+namespace stepsim {
+namespace {
+
+namespace ondemand = simdjson::ondemand;
+
+static_assert(kJsonPadding >= simdjson::SIMDJSON_PADDING);
+
+/// After a row that is not plain, few are looked at together, since more such rows may follow.
+constexpr std::size_t kSmallWindow = std::size_t{1} << 12;
+constexpr std::size_t kLargeWindow = std::size_t{1} << 18;
+
+constexpr std::string_view kBlanks = " \t\r\n";
+
+bool is_ascii_character(char c) {
+  return static_cast<unsigned char>(c) < 0x80;
+}
+
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+/// Whether a row ends with the brace at `place`: a comma and another row follow. It may be wrong
+/// inside a row, which then turns out to be cut.
+bool ends_row(std::string_view text, std::size_t place) {
+  const std::size_t comma = text.find_first_not_of(kBlanks, place + 1);
+  if (comma == std::string_view::npos || text[comma] != ',') {
+    return false;
+  }
+  const std::size_t next = text.find_first_not_of(kBlanks, comma + 1);
+  return next != std::string_view::npos && text[next] == '{';
+}
+
+/// The place behind the last row that ends within the first `size` characters; 0 if none does.
+std::size_t last_end(std::string_view text, std::size_t size) {
+  std::size_t place = text.rfind('}', size - 1);
+  while (place != std::string_view::npos && place > 0) {
+    if (ends_row(text, place)) {
+      return place + 1;
+    }
+    place = text.rfind('}', place - 1);
+  }
+  return 0;
+}
+
+/// Tells a client what a row holds; each function returns false where the row is not plain.
+class Teller {
+ public:
+  explicit Teller(KinetoClient& client) : client_(client) {}
+
+  bool object(ondemand::value value, std::size_t depth) {
+    ondemand::object members;
+    if (depth > kDeepest || value.get_object().get(members) != simdjson::SUCCESS) {
+      return false;
+    }
+    client_.start_object(0);
+    for (auto result : members) {
+      ondemand::field member;
+      if (std::move(result).get(member) != simdjson::SUCCESS || !key(member.key().raw()) ||
+          !any(member.value(), depth)) {
+        return false;
+      }
+    }
+    return client_.end_object();
+  }
+
+ private:
+  static constexpr std::size_t kDeepest = 50;
+
+  bool key(const char* raw) {
+    // Stage 1 of simdjson has found the end of each string.
+    const char* end = raw;
+    while (*end != '"') {
+      if (*end == '\\') {
+        return false;
+      }
+      ++end;
+    }
+    text_.assign(raw, end);
+    return client_.key(text_);
+  }
+
+  bool any(ondemand::value value, std::size_t depth) {
+    ondemand::json_type type{};
+    if (value.type().get(type) != simdjson::SUCCESS) {
+      return false;
+    }
+    switch (type) {
+      case ondemand::json_type::object:
+        return object(value, depth + 1);
+      case ondemand::json_type::array:
+        return array(value, depth + 1);
+      case ondemand::json_type::string:
+        return string(value);
+      case ondemand::json_type::number:
+        return number(token_of(value));
+      case ondemand::json_type::boolean:
+        return (token_of(value) == "true" || token_of(value) == "false") && client_.boolean(true);
+      default:
+        return token_of(value) == "null" && client_.null();
+    }
+  }
+
+  bool array(ondemand::value value, std::size_t depth) {
+    ondemand::array elements;
+    if (depth > kDeepest || value.get_array().get(elements) != simdjson::SUCCESS) {
+      return false;
+    }
+    client_.start_array(0);
+    for (auto result : elements) {
+      ondemand::value element;
+      if (std::move(result).get(element) != simdjson::SUCCESS || !any(element, depth)) {
+        return false;
+      }
+    }
+    return client_.end_array();
+  }
+
+  /// The value as it is written, without the blanks behind it.
+  static std::string_view token_of(ondemand::value value) {
+    std::string_view token = value.raw_json_token();
+    while (token.size() > 1 && is_blank(token.back())) {
+      token.remove_suffix(1);
+    }
+    return token;
+  }
+
+  bool string(ondemand::value value) {
+    const std::string_view token = token_of(value);
+    if (token.size() < 2 || token.back() != '"') {
+      return false;
+    }
+    const std::string_view inside = token.substr(1, token.size() - 2);
+    bool has_escapes = false;
+    bool is_ascii = true;
+    for (const char c : inside) {
+      has_escapes |= c == '\\';
+      is_ascii &= is_ascii_character(c);
+    }
+    std::string_view unescaped = inside;
+    if (has_escapes && (inside.find("\\u") != std::string_view::npos ||
+                        value.get_string().get(unescaped) != simdjson::SUCCESS)) {
+      return false;
+    }
+    if (!client_.takes_value()) {
+      return true;
+    }
+    text_ = unescaped;
+    if (!is_ascii) {  // As KinetoSource repairs it.
+      std::ranges::replace_if(
+          text_, [](char c) { return !is_ascii_character(c); }, '?');
+    }
+    return client_.string(text_);
+  }
+
+  /// Only numbers that no parser reads otherwise: integers of 64 bits and short decimals.
+  bool number(std::string_view token) {
+    constexpr std::size_t kMostDigits = 18;
+    constexpr std::size_t kLongest = 40;
+    const std::size_t sign = token.front() == '-' ? 1 : 0;
+    const std::size_t digits =
+        std::min(token.find_first_not_of("0123456789", sign), token.size()) - sign;
+    if (digits == 0 || (digits > 1 && token[sign] == '0') || digits > kMostDigits) {
+      return false;
+    }
+    const std::string_view rest = token.substr(sign + digits);
+    if (rest.empty()) {
+      if (!client_.takes_value()) {
+        return true;
+      }
+      std::int64_t integer = 0;
+      std::from_chars(token.data(), token.data() + token.size(), integer);
+      return client_.number_integer(integer);
+    }
+    if (rest.front() != '.' || rest.size() < 2 || token.size() > kLongest ||
+        !std::ranges::all_of(rest.substr(1), is_digit)) {
+      return false;
+    }
+    if (client_.takes_value()) {
+      text_ = token;
+      client_.number_float(0, text_);
+    }
+    return true;
+  }
+
+  KinetoClient& client_;
+  std::string text_;
+};
+
+}  // namespace
+
+class KinetoPlainRows::Parser : public ondemand::parser {};
+
+KinetoPlainRows::KinetoPlainRows() : parser_(std::make_unique<Parser>()), window_(kSmallWindow) {}
+
+KinetoPlainRows::~KinetoPlainRows() = default;
+
+std::size_t KinetoPlainRows::read(std::span<char> text, KinetoClient& client) {
+  const std::string_view view{text.data(), text.size()};
+  const std::size_t comma = view.find_first_not_of(kBlanks);
+  if (comma == std::string_view::npos || view[comma] != ',') {
+    return 0;
+  }
+  std::size_t end = last_end(view, std::min(window_, view.size()));
+  if (end == 0) {
+    end = last_end(view, view.size());  // A row that is longer than the window.
+  }
+  if (end == 0) {
+    return 0;
+  }
+  // The rows become a list of their own.
+  const char behind = text[end];
+  text[comma] = '[';
+  text[end] = ']';
+  std::size_t told = comma;
+  window_ = std::min(2 * window_, kLargeWindow);
+  ondemand::document list;
+  ondemand::array rows;
+  bool plain =
+      parser_->iterate(text.data() + comma, end + 1 - comma, end + 1 - comma + kJsonPadding)
+              .get(list) == simdjson::SUCCESS &&
+      list.get_array().get(rows) == simdjson::SUCCESS;
+  if (plain) {
+    Teller teller(client);
+    for (auto result : rows) {
+      ondemand::value row;
+      const char* next = nullptr;
+      plain = std::move(result).get(row) == simdjson::SUCCESS && teller.object(row, 0) &&
+              list.current_location().get(next) == simdjson::SUCCESS;
+      if (!plain) {
+        break;
+      }
+      told = static_cast<std::size_t>(next - text.data());
+    }
+  }
+  text[comma] = ',';
+  text[end] = behind;
+  if (!plain) {
+    window_ = kSmallWindow;
+  }
+  return told == comma ? 0 : told;
+}
+
+}  // namespace stepsim

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include <nlohmann/json.hpp>
+
+#include "costmodel/io/json_file.h"
+
+namespace stepsim {
+
+/// Is told what a trace holds.
+class KinetoClient : public nlohmann::json_sax<Json> {
+ public:
+  /// False where the number or text that comes next would be told for nothing.
+  [[nodiscard]] virtual bool takes_value() const = 0;
+};
+
+/// Reads rows of a trace that are plain JSON by simdjson, many at once, and tells a client what is
+/// in them, in the order and the words in which a parser of the repaired trace would.
+class KinetoPlainRows {
+ public:
+  KinetoPlainRows();
+  ~KinetoPlainRows();
+  KinetoPlainRows(const KinetoPlainRows&) = delete;
+  KinetoPlainRows& operator=(const KinetoPlainRows&) = delete;
+
+  /// `text` begins behind a row and is followed by kJsonPadding bytes that may be read. Returns how
+  /// many of its characters were a comma and a row, again and again, each of which has been told
+  /// from start_object() to end_object(). What follows them is for another parser: the last row of
+  /// the list, and a row that is no plain JSON or has a number that needs care, of which the client
+  /// may have been told a part.
+  std::size_t read(std::span<char> text, KinetoClient& client);
+
+ private:
+  class Parser;
+
+  std::unique_ptr<Parser> parser_;
+  std::size_t window_;  ///< Characters that are looked at together.
+};
+
+}  // namespace stepsim

@@ -128,6 +128,9 @@ void RelativeRows::add(const RelativeRows& other) {
 }
 
 void RelativeRows::reduce() {
+  if (rows_.size() <= width_ * width_) {
+    return;
+  }
   const auto width = static_cast<Eigen::Index>(width_);
   const Eigen::HouseholderQR<Eigen::MatrixXd> decomposition(row_major(rows_, width_));
   const RowMajor few =

@@ -19,6 +19,9 @@ class RelativeRows {
   void add(std::span<const double> row, double y, double weight = 1);
   /// Adds the rows of another problem of the same features.
   void add(const RelativeRows& other);
+  /// Keeps as few rows as have the same sum of squares, but for rounding. Sums of many problems
+  /// call it by themselves.
+  void reduce();
 
   /// Returns the c >= 0 of least squares: [feature]. Those that `used` leaves out get 0, as do
   /// features that are zero everywhere; empty: all are used.
@@ -29,8 +32,6 @@ class RelativeRows {
   [[nodiscard]] double squares(const std::vector<double>& coefficients) const;
 
  private:
-  void reduce();
-
   bool is_reduced_ = false;
   std::size_t width_;         ///< Features, then the constant of each residual.
   std::vector<double> rows_;  ///< [row][width_]

@@ -20,8 +20,11 @@ namespace stepsim {
 namespace {
 
 constexpr int kDraws = 40;
-constexpr int kBlock = 4;             ///< Steps in a row that are drawn together, at least;
-constexpr int kMostBlocks = 2000;     ///< more where there would be more blocks than these.
+constexpr int kBlock = 4;          ///< Steps in a row that are drawn together, at least;
+constexpr int kMostBlocks = 2000;  ///< more where there would be more blocks than these.
+/// Parts of so many observations are reduced one by one before they are put together, again and
+/// again.
+constexpr std::size_t kManyRows = 1024;
 constexpr double kTellsApart = 1.25;  ///< Times the squared residuals of all features.
 /// Batches of so many times the most tokens, and more, work in new memory.
 constexpr double kNewMemoryFrom = 0.7;
@@ -44,6 +47,22 @@ struct FeatureTable {
   [[nodiscard]] std::span<const double> row(std::size_t i) const {
     return std::span(values).subspan(i * features, features);
   }
+  /// [observation] The sum of coefficient * feature.
+  [[nodiscard]] std::vector<double> times(const std::vector<double>& coefficients) const {
+    std::vector<std::size_t> used;  // Of a fit's features most are not in it.
+    for (std::size_t j = 0; j < features; ++j) {
+      if (coefficients[j] != 0) {
+        used.push_back(j);
+      }
+    }
+    std::vector<double> result(size());
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      for (const std::size_t j : used) {
+        result[i] += coefficients[j] * values[i * features + j];
+      }
+    }
+    return result;
+  }
 };
 
 /// Some of the observations.
@@ -59,9 +78,9 @@ struct Known {
   double residual = 0;  ///< Relative standard deviation of an observation.
 };
 
-double sum_of(std::string_view feature, const PassObservation& observation, bool varlen) {
+double sum_of(const PassFeature& feature, const PassObservation& observation, bool varlen) {
   return sum_of(observation.batches,
-                [&](const BatchShape& batch) { return pass_feature(feature, batch, varlen); });
+                [&](const BatchShape& batch) { return feature.of(batch, varlen); });
 }
 
 /// Splits the observations into parts by their number: [part].
@@ -73,6 +92,11 @@ std::vector<Part> parts_of(const FeatureTable& table,
     Part& part = parts[number(i)];
     part.places.push_back(i);
     part.rows.add(table.row(i), table.seconds[i]);
+  }
+  if (table.size() >= kManyRows) {
+    for (Part& part : parts) {
+      part.rows.reduce();
+    }
   }
   return parts;
 }
@@ -102,11 +126,11 @@ class PassProblem {
   /// the mean: least relative residuals alone lean to the short ones.
   [[nodiscard]] std::vector<double> fit(const std::vector<bool>& used = {}) const {
     std::vector<double> coefficients = all_.solve(used);
+    const std::vector<double> fitted = table_.times(coefficients);
     double ratio = 0;
     for (const Part* part : parts_) {
       for (const std::size_t place : part->places) {
-        const double fitted = dot(coefficients, table_.row(place));
-        ratio += fitted > 0 ? table_.seconds[place] / fitted : 0;
+        ratio += fitted[place] > 0 ? table_.seconds[place] / fitted[place] : 0;
       }
     }
     for (double& coefficient : coefficients) {
@@ -448,9 +472,11 @@ PassCost fit_pass(std::span<const PassObservation> observations,
   Known known;
   FeatureTable& table = known.steps;
   table.features = features.size();
+  const std::vector<PassFeature> terms =
+      mapped(features, [](const std::string& name) { return PassFeature(name); });
   for (const PassObservation& observation : observations) {
-    for (const std::string& feature : features) {
-      table.values.push_back(sum_of(feature, observation, varlen));
+    for (const PassFeature& term : terms) {
+      table.values.push_back(sum_of(term, observation, varlen));
     }
     table.seconds.push_back(observation.seconds);
     if (!(observation.seconds > 0)) {

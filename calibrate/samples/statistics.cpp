@@ -40,10 +40,12 @@ double student_widening(std::size_t values) {
 
 std::vector<double> quantiles_over_mean(const std::vector<double>& values) {
   constexpr int kIntervals = 40;
+  std::vector<double> sorted = values;
+  std::ranges::sort(sorted);
   std::vector<double> quantiles;
   quantiles.reserve(kIntervals + 1);
   for (int i = 0; i < kIntervals; ++i) {
-    quantiles.push_back(quantile(values, static_cast<double>(i) / kIntervals));
+    quantiles.push_back(sorted_quantile(sorted, static_cast<double>(i) / kIntervals));
   }
   double sum = 0;
   double count = 0;

@@ -1,6 +1,9 @@
 #include "costmodel/base/quantile.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
 
 namespace stepsim {
 
@@ -8,7 +11,17 @@ double quantile(std::vector<double> values, double q) {
   if (values.empty()) {
     return 0;
   }
-  std::ranges::sort(values);
+  const double position = q * static_cast<double>(values.size() - 1);
+  const auto low = values.begin() + static_cast<std::ptrdiff_t>(position);
+  std::ranges::nth_element(values, low);
+  const auto next = std::next(low) == values.end() ? low : std::min_element(low + 1, values.end());
+  return *low + (position - std::floor(position)) * (*next - *low);
+}
+
+double sorted_quantile(std::span<const double> values, double q) {
+  if (values.empty()) {
+    return 0;
+  }
   const double position = q * static_cast<double>(values.size() - 1);
   const auto low = static_cast<std::size_t>(position);
   const std::size_t high = std::min(low + 1, values.size() - 1);

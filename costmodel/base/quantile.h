@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 namespace stepsim {
@@ -7,5 +8,8 @@ namespace stepsim {
 /// Returns the quantile q in [0, 1] with linear interpolation between order statistics; 0 for no
 /// values.
 [[nodiscard]] double quantile(std::vector<double> values, double q);
+
+/// The same of values in ascending order.
+[[nodiscard]] double sorted_quantile(std::span<const double> values, double q);
 
 }  // namespace stepsim

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
@@ -51,39 +52,70 @@ double beyond(double value, const std::pair<double, double>& range) {
 
 }  // namespace
 
-double pass_feature(std::string_view feature, const BatchShape& batch, bool varlen) {
-  if (feature == "1") {
-    return batch.samples > 0 ? 1 : 0;
+PassFeature::PassFeature(std::string_view name) {
+  if (name == "1") {
+    kind_ = Kind::One;
+    return;
   }
-  if (feature == "samples") {
-    return static_cast<double>(batch.samples);
+  if (name == "samples") {
+    kind_ = Kind::Samples;
+    return;
   }
-  if (feature == "tokens") {
-    return static_cast<double>(tokens_of(batch, varlen));
+  if (name == "tokens") {
+    kind_ = Kind::Tokens;
+    return;
   }
-  if (feature == kPairs) {
-    return pairs_of(batch, varlen);
+  if (name == kPairs) {
+    kind_ = Kind::Pairs;
+    return;
   }
-  if (feature.size() > kPairs.size() + 1 && feature.substr(0, kPairs.size()) == kPairs &&
-      feature[kPairs.size()] == '>') {
-    const auto from = parse_number<double>(feature.substr(kPairs.size() + 1));
+  if (name.size() > kPairs.size() + 1 && name.starts_with(kPairs) && name[kPairs.size()] == '>') {
+    const auto from = parse_number<double>(name.substr(kPairs.size() + 1));
     if (from && *from >= 0) {
-      return std::max(0.0, pairs_of(batch, varlen) - *from);
+      kind_ = Kind::PairsAbove;
+      low_ = *from;
+      return;
     }
   }
-  if (const auto samples = bounds_of(feature, kSampleSegment)) {
-    return std::clamp(static_cast<double>(batch.samples), samples->first, samples->second) -
-           samples->first;
+  if (const auto samples = bounds_of(name, kSampleSegment)) {
+    kind_ = Kind::SamplesBetween;
+    std::tie(low_, high_) = *samples;
+    return;
   }
-  if (const auto part = bounds_of(feature, kTokenSegment); part && std::isfinite(part->second)) {
-    const auto tokens = static_cast<double>(tokens_of(batch, varlen));
-    return (std::clamp(tokens, part->first, part->second) - part->first) *
-           std::max(1.0, tokens / part->second);
+  if (const auto part = bounds_of(name, kTokenSegment); part && std::isfinite(part->second)) {
+    kind_ = Kind::TokensBetween;
+    std::tie(low_, high_) = *part;
+    return;
   }
   throw InputError(
       "unknown feature '{}' of a pass; known: 1, samples, samples:A-B, tokens, tokens:A-B, "
       "tokens*length, tokens*length>X",
-      printable(std::string(feature)));
+      printable(std::string(name)));
+}
+
+double PassFeature::of(const BatchShape& batch, bool varlen) const {
+  switch (kind_) {
+    case Kind::One:
+      return batch.samples > 0 ? 1 : 0;
+    case Kind::Samples:
+      return static_cast<double>(batch.samples);
+    case Kind::Tokens:
+      return static_cast<double>(tokens_of(batch, varlen));
+    case Kind::Pairs:
+      return pairs_of(batch, varlen);
+    case Kind::PairsAbove:
+      return std::max(0.0, pairs_of(batch, varlen) - low_);
+    case Kind::SamplesBetween:
+      return std::clamp(static_cast<double>(batch.samples), low_, high_) - low_;
+    case Kind::TokensBetween:
+      break;
+  }
+  const auto tokens = static_cast<double>(tokens_of(batch, varlen));
+  return (std::clamp(tokens, low_, high_) - low_) * std::max(1.0, tokens / high_);
+}
+
+double pass_feature(std::string_view feature, const BatchShape& batch, bool varlen) {
+  return PassFeature(feature).of(batch, varlen);
 }
 
 double pass_seconds(const PassCost& cost,
@@ -92,7 +124,9 @@ double pass_seconds(const PassCost& cost,
                     bool varlen) {
   double seconds = 0;
   for (std::size_t i = 0; i < cost.features.size(); ++i) {
-    seconds += coefficients[i] * pass_feature(cost.features[i], batch, varlen);
+    if (coefficients[i] != 0) {  // Of a fit's features most are not in it.
+      seconds += coefficients[i] * pass_feature(cost.features[i], batch, varlen);
+    }
   }
   return seconds;
 }

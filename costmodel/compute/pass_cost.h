@@ -75,13 +75,28 @@ struct RecordedModel {
 /// several_ranks is in them.
 [[nodiscard]] RecordedModel at_ranks(RecordedModel recorded, int ranks, int fullest);
 
-/// Returns a feature's value for a batch. The features are "1" (0 for an empty batch); "samples";
+/// A feature of a batch. The features are "1" (0 for an empty batch); "samples";
 /// "tokens" (padded ones, or useful ones with varlen); "tokens*length" (samples * length^2, or with
 /// varlen the sum of the squared lengths); "tokens*length>X", the part of that above X, which
 /// stands for dense scores that do not fit into a cache; "tokens:A-B", the tokens between A and B,
 /// in proportion to the tokens from B on, which stands for memory that is new to the process; and
 /// "samples:A-B", the samples between A and B ("samples:A-": from A on), by which a measured table
-/// of batches goes on. Raises InputError for any other name.
+/// of batches goes on.
+class PassFeature {
+ public:
+  /// Raises InputError for any other name.
+  explicit PassFeature(std::string_view name);
+  [[nodiscard]] double of(const BatchShape& batch, bool varlen) const;
+
+ private:
+  enum class Kind { One, Samples, Tokens, Pairs, PairsAbove, SamplesBetween, TokensBetween };
+
+  Kind kind_ = Kind::One;
+  double low_ = 0;
+  double high_ = 0;
+};
+
+/// Returns a feature's value for a batch. Raises InputError for an unknown name.
 [[nodiscard]] double pass_feature(std::string_view feature, const BatchShape& batch, bool varlen);
 
 /// Returns the seconds of a pass for one batch, with `coefficients` in place of the cost's own.

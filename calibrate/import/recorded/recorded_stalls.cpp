@@ -259,7 +259,7 @@ std::vector<double> thinned(std::vector<double> seconds) {
   }
   std::vector<double> kept;
   for (std::size_t i = 0; i < kMost; ++i) {
-    kept.push_back(quantile(seconds, (static_cast<double>(i) + 0.5) / kMost));
+    kept.push_back(sorted_quantile(seconds, (static_cast<double>(i) + 0.5) / kMost));
   }
   return kept;
 }

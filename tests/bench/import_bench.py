@@ -4,13 +4,15 @@
 usage: import_bench.py STEPCAL [STEPCAL…] [--rows 1e6] [--trace FILE] [--trace-mb 200] [--step-times 20000] [--repeat 3]
 
 Gives each STEPCAL by turns a run record of many rows (those of the tour repeated), a trace of PyTorch's profiler
-(--trace: its rows repeated) and a table of step times (drawn from a seed), and prints the median processor time and
-the most memory of each, beside what Python's json.loads takes to read the same rows. Files lie in a folder that
-is removed at the end.
+(--trace: its rows repeated) and a table of step times (drawn from a seed), and prints the median processor time,
+MB and rows a second and the most memory of each. Beside them, once each, stands what it takes only to parse the same
+text: Python's json.loads, row by row or the trace as a whole, and pysimdjson, where it is installed. Files lie in a
+folder that is removed at the end.
 """
 
 import argparse
 import gzip
+import importlib.util
 import json
 import pathlib
 import random
@@ -19,7 +21,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RECORD = ROOT / "scenarios" / "tour" / "bucketed.jsonl"
@@ -43,7 +44,7 @@ def write_record(path, rows):
 
 
 def write_trace(path, source, megabytes):
-    """The rows of a trace again and again, each time later."""
+    """The rows of a trace again and again, each time later. Returns their number."""
     opened = gzip.open if source.suffix == ".gz" else open
     with opened(source, "rt", encoding="utf-8") as file:
         trace = json.load(file)
@@ -68,6 +69,7 @@ def write_trace(path, source, megabytes):
                 file.write((",\n" if copy or number else "") + text)
             copy += 1
         file.write("]}\n")
+    return copy * len(events)
 
 
 def write_step_times(path, rows):
@@ -93,15 +95,21 @@ def run(command):
     return tuple(map(float, done.stdout.split()))
 
 
-def python_reads(path, by_line):
-    before = time.process_time()
-    with path.open(encoding="utf-8") as file:
-        if by_line:
-            for line in file:
-                json.loads(line)
-        else:
-            json.load(file)
-    return time.process_time() - before
+# [name] What parses one text by it.
+PARSERS = {
+    "json.loads alone": "import json; parse = json.loads",
+    "pysimdjson alone": "import simdjson; parse = lambda text: simdjson.Parser().parse(text.encode()).as_dict()",
+}
+
+
+def parsers():
+    """The commands that only parse a file, line by line or whole."""
+    for name, start in PARSERS.items():
+        if "simdjson" in start and importlib.util.find_spec("simdjson") is None:
+            continue
+        code = (f"import sys; {start}\nwith open(sys.argv[1], encoding='utf-8') as file:\n"
+                "    for text in (file if sys.argv[1].endswith('l') else [file.read()]):\n        parse(text)")  # fmt: skip
+        yield name, [sys.executable, "-c", code]
 
 
 def main():
@@ -113,35 +121,36 @@ def main():
     parser.add_argument("--step-times", type=int, default=20_000)
     parser.add_argument("--repeat", type=int, default=3)
     arguments = parser.parse_args()
-    print("| what | program | seconds | spread | rate | memory, MiB | json.loads alone, s |")
+    print("| what | program | seconds | spread | MB/s | rows/s | memory, MiB |")
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         cases = []
         if arguments.rows:
             write_record(folder / "record.jsonl", arguments.rows)
-            cases.append((f"run record, {arguments.rows:,} rows", "record.jsonl", arguments.rows, "rows/s",
+            cases.append((f"run record, {arguments.rows:,} rows", "record.jsonl", arguments.rows,
                           ["import", "run-record", "record.jsonl", "--profile", "record.json"]))
         if arguments.trace:
-            write_trace(folder / "trace.json", arguments.trace, arguments.trace_mb)
-            size = (folder / "trace.json").stat().st_size / 1e6
-            cases.append((f"trace, {size:.0f} MB", "trace.json", size, "MB/s", ["import", "kineto", "trace.json"]))
+            rows = write_trace(folder / "trace.json", arguments.trace, arguments.trace_mb)
+            cases.append((f"trace, {rows:,} rows", "trace.json", rows, ["import", "kineto", "trace.json"]))
         if arguments.step_times:
             write_step_times(folder / "steps.csv", arguments.step_times)
-            cases.append((f"step times, {arguments.step_times:,} rows", "steps.csv", arguments.step_times, "rows/s",
+            cases.append((f"step times, {arguments.step_times:,} rows", "steps.csv", arguments.step_times,
                           ["import", "step-times", "steps.csv", "--preset", "bert-base", "--out", "job.json"]))
-        for what, file, amount, unit, words in cases:
+        for what, file, rows, words in cases:
+            size = (folder / file).stat().st_size / 1e6
             words = [str(folder / word) if "." in word else word for word in words]
             results = {program: [] for program in arguments.stepcal}
             for _ in range(arguments.repeat):
                 for program in arguments.stepcal:
                     results[program].append(run([program, *words]))
-            python = "" if file.endswith(".csv") else f"{python_reads(folder / file, file.endswith('l')):.1f}"
+            if not file.endswith(".csv"):
+                results.update({name: [run([*command, str(folder / file)])] for name, command in parsers()})
             for program, runs in results.items():
                 seconds = [one[0] for one in runs]
                 middle = statistics.median(seconds)
                 print(f"| {what} | {program} | {middle:.2f} | {min(seconds):.2f} to {max(seconds):.2f} | "
-                      f"{amount / middle:,.0f} {unit} | {max(one[1] for one in runs):.0f} | {python} |", flush=True)
+                      f"{size / middle:.0f} | {rows / middle:,.0f} | {max(one[1] for one in runs):.0f} |", flush=True)
 
 
 if __name__ == "__main__":

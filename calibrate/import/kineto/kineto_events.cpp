@@ -72,20 +72,18 @@ std::int64_t plain_nanoseconds(std::string_view microseconds) {
 }
 
 /// Microseconds as written to nanoseconds; a double has too few digits for Unix time.
-std::optional<std::int64_t> nanoseconds(const std::string& microseconds) {
+std::optional<std::int64_t> nanoseconds(std::string_view microseconds) {
   if (const std::int64_t plain = plain_nanoseconds(microseconds); plain >= 0) {
     return plain;
   }
   // 79 years: the base time, a start and a length together still fit into 64 bits.
   constexpr long double kLargest = 2.5e15L;
-  const long double value = std::strtold(microseconds.c_str(), nullptr);
+  const long double value = std::strtold(std::string(microseconds).c_str(), nullptr);
   if (!(value >= 0 && value < kLargest)) {
     return std::nullopt;
   }
   return static_cast<std::int64_t>(std::llround(value * 1000));
 }
-
-enum class ValueKind { Integer, Decimal, Text, Other };
 
 /// The members of an event that are read.
 enum class Member { Phase, Category, Name, Process, Thread, Start, Duration, Args, Other };
@@ -112,64 +110,84 @@ auto row_named(const Table& table, std::string_view key) {
 }
 
 /// The parser's client: knows where in the document it stands and fills one event at a time.
-class Handler final : public KinetoClient {
+class Handler final : public nlohmann::json_sax<Json>, public KinetoClient {
  public:
   Handler(KinetoSource& source,
           const std::function<void(const KinetoEvent&)>& use,
           KinetoParser parser)
       : source_(source), use_(use), reads_plain_rows_(parser == KinetoParser::Fast) {}
 
-  bool null() override { return scalar("", ValueKind::Other); }
-  bool boolean(bool /*value*/) override { return scalar("", ValueKind::Other); }
-  bool number_integer(number_integer_t value) override {
-    return !takes_value() || scalar(fmt::format_int(value).str(), ValueKind::Integer);
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    return !takes_value() || scalar(fmt::format_int(value).str(), ValueKind::Integer);
-  }
+  bool null() override { return other(); }
+  bool boolean(bool /*value*/) override { return other(); }
+  bool number_integer(number_integer_t value) override { return integer(value); }
+  bool number_unsigned(number_unsigned_t value) override { return integer(value); }
   bool number_float(number_float_t /*value*/, const string_t& raw) override {
-    return scalar(raw, ValueKind::Decimal);
+    take(raw, KinetoValue::Decimal);
+    return true;
   }
-  bool string(string_t& value) override { return scalar(value, ValueKind::Text); }
+  bool string(string_t& value) override {
+    take(value, KinetoValue::Text);
+    return true;
+  }
   bool binary(binary_t& /*value*/) override { return false; }  // Not part of JSON text.
-
   bool start_object(std::size_t /*size*/) override {
+    open_object();
+    return true;
+  }
+  bool end_object() override {
+    const bool was_row = event_depth_ > 0 && depth_ == event_depth_;
+    close_object();
+    if (was_row && reads_plain_rows_) {
+      read_plain_rows();
+    }
+    return true;
+  }
+  bool start_array(std::size_t /*size*/) override {
+    open_list();
+    return true;
+  }
+  bool end_array() override {
+    close_list();
+    return true;
+  }
+  bool key(string_t& name) override {
+    name_member(name);
+    return true;
+  }
+
+  void open_object() override {
     if (list_depth_ > 0 && depth_ == list_depth_) {
       event_.clear();
       event_depth_ = depth_ + 1;
     }
-    return open();
+    open();
   }
-  bool end_object() override {
+  void close_object() override {
     if (event_depth_ > 0 && depth_ == event_depth_) {
       use_(event_);
       has_row_ = true;
       has_phase_ = has_phase_ || !event_.phase.empty();
       event_depth_ = 0;
-      close();
-      read_plain_rows();
-      return true;
     }
-    return close();
+    --depth_;
   }
-  bool start_array(std::size_t /*size*/) override {
+  void open_list() override {
     if (depth_ == 0 || (depth_ == 1 && list_depth_ == 0 && root_key_ == "traceEvents")) {
       list_depth_ = depth_ + 1;
       has_list_ = true;
       is_named_ = depth_ == 1;
     }
     append_arg("[");
-    return open();
+    open();
   }
-  bool end_array() override {
+  void close_list() override {
     if (depth_ == list_depth_) {
       list_depth_ = 0;
     }
     append_arg("]");
-    return close();
+    --depth_;
   }
-
-  bool key(string_t& name) override {
+  void name_member(std::string_view name) override {
     if (event_depth_ > 0) {
       event_key(name);
     } else if (depth_ == 1) {
@@ -177,7 +195,19 @@ class Handler final : public KinetoClient {
     } else {
       key_ = name;
     }
-    return true;
+  }
+  [[nodiscard]] bool takes_value() const override {
+    return event_depth_ == 0 ||
+           (depth_ == event_depth_ ? member_ != Member::Other : arg_ != nullptr);
+  }
+  void take(std::string_view text, KinetoValue kind) override {
+    if (event_depth_ > 0 && depth_ == event_depth_) {
+      event_value(text, kind);
+    } else if (event_depth_ > 0) {
+      append_arg(text);
+    } else {
+      header_value(text);
+    }
   }
 
   bool parse_error(std::size_t position,
@@ -202,11 +232,6 @@ class Handler final : public KinetoClient {
       message += advice(last_token);
     }
     source_.fail(at, message);
-  }
-
-  [[nodiscard]] bool takes_value() const override {
-    return event_depth_ == 0 ||
-           (depth_ == event_depth_ ? member_ != Member::Other : arg_ != nullptr);
   }
 
   /// A bare list is one of events only where an event says what it is; "traceEvents" may be empty.
@@ -239,23 +264,25 @@ class Handler final : public KinetoClient {
     return text;
   }
 
-  bool open() {
+  bool other() {
+    take("", KinetoValue::Other);
+    return true;
+  }
+  template <typename Number>
+  bool integer(Number value) {
+    const fmt::format_int text(value);
+    take({text.data(), text.size()}, KinetoValue::Integer);
+    return true;
+  }
+
+  void open() {
     if (++depth_ > kMaxDepth) {
       source_.fail(source_.offset(), "nested deeper than 100 levels");
     }
-    return true;
-  }
-  bool close() {
-    --depth_;
-    return true;
   }
 
   /// Reads the rows that follow a row past the parser, which sees a list without them.
   void read_plain_rows() {
-    if (!reads_plain_rows_) {
-      return;
-    }
-    reads_plain_rows_ = false;  // These rows come to an end, too.
     const std::size_t depth = depth_;
     std::size_t read = 0;
     do {
@@ -264,10 +291,9 @@ class Handler final : public KinetoClient {
       depth_ = depth;
       event_depth_ = 0;
     } while (read > 0);
-    reads_plain_rows_ = true;
   }
 
-  void event_key(const std::string& name) {
+  void event_key(std::string_view name) {
     if (depth_ == event_depth_) {
       const auto* const known = row_named(kMembers, name);
       member_ = known == nullptr ? Member::Other : known->second;
@@ -291,27 +317,16 @@ class Handler final : public KinetoClient {
     }
   }
 
-  bool scalar(const std::string& text, ValueKind kind) {
-    if (event_depth_ > 0 && depth_ == event_depth_) {
-      event_value(text, kind);
-    } else if (event_depth_ > 0) {
-      append_arg(text);
-    } else {
-      header_value(text);
-    }
-    return true;
-  }
-
-  void event_value(const std::string& text, ValueKind kind) {
-    const bool number = kind == ValueKind::Integer || kind == ValueKind::Decimal;
+  void event_value(std::string_view text, KinetoValue kind) {
+    const bool number = kind == KinetoValue::Integer || kind == KinetoValue::Decimal;
     if (member_ == Member::Start || member_ == Member::Duration) {
       (member_ == Member::Start ? event_.start_ns : event_.duration_ns) =
           number ? nanoseconds(text) : std::nullopt;
-      header_.fractional_times = header_.fractional_times || kind == ValueKind::Decimal;
+      header_.fractional_times = header_.fractional_times || kind == KinetoValue::Decimal;
       return;
     }
     if (std::string* const field = text_of(member_)) {
-      field->assign(text, 0, kLongestName);
+      *field = text.substr(0, kLongestName);
     }
   }
 
@@ -332,7 +347,7 @@ class Handler final : public KinetoClient {
     }
   }
 
-  void header_value(const std::string& text) {
+  void header_value(std::string_view text) {
     if (root_key_ == "baseTimeNanoseconds" && depth_ == 1) {
       const std::int64_t base = parse_number<std::int64_t>(text).value_or(0);
       constexpr std::int64_t kLargest = 4'000'000'000'000'000'000;
@@ -340,12 +355,13 @@ class Handler final : public KinetoClient {
     } else if (root_key_ == "distributedInfo" && depth_ == 2) {
       distributed_value(text);
     } else if (root_key_ == "deviceProperties" && depth_ == 3 && key_ == "name") {
-      header_.device = header_.devices == 0 ? text.substr(0, kLongestName) : header_.device;
+      header_.device =
+          header_.devices == 0 ? std::string(text.substr(0, kLongestName)) : header_.device;
       ++header_.devices;
     }
   }
 
-  void distributed_value(const std::string& text) {
+  void distributed_value(std::string_view text) {
     const auto number = parse_number<std::int64_t>(text);
     const bool plausible = number && *number >= 0 && *number <= kMaxKinetoRanks;
     if (key_ == "rank") {

@@ -1,12 +1,9 @@
 #include "calibrate/import/kineto/kineto_plain_rows.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdint>
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
 #include <simdjson.h>
 
 #include "costmodel/io/json_lines.h"
@@ -69,7 +66,7 @@ class Teller {
     if (depth > kDeepest || value.get_object().get(members) != simdjson::SUCCESS) {
       return false;
     }
-    client_.start_object(0);
+    client_.open_object();
     for (auto result : members) {
       ondemand::field member;
       if (std::move(result).get(member) != simdjson::SUCCESS || !key(member.key().raw()) ||
@@ -77,7 +74,8 @@ class Teller {
         return false;
       }
     }
-    return client_.end_object();
+    client_.close_object();
+    return true;
   }
 
  private:
@@ -92,8 +90,8 @@ class Teller {
       }
       ++end;
     }
-    text_.assign(raw, end);
-    return client_.key(text_);
+    client_.name_member({raw, end});
+    return true;
   }
 
   bool any(ondemand::value value, std::size_t depth) {
@@ -111,9 +109,9 @@ class Teller {
       case ondemand::json_type::number:
         return number(token_of(value));
       case ondemand::json_type::boolean:
-        return (token_of(value) == "true" || token_of(value) == "false") && client_.boolean(true);
+        return word(value, "true") || word(value, "false");
       default:
-        return token_of(value) == "null" && client_.null();
+        return word(value, "null");
     }
   }
 
@@ -122,14 +120,15 @@ class Teller {
     if (depth > kDeepest || value.get_array().get(elements) != simdjson::SUCCESS) {
       return false;
     }
-    client_.start_array(0);
+    client_.open_list();
     for (auto result : elements) {
       ondemand::value element;
       if (std::move(result).get(element) != simdjson::SUCCESS || !any(element, depth)) {
         return false;
       }
     }
-    return client_.end_array();
+    client_.close_list();
+    return true;
   }
 
   /// The value as it is written, without the blanks behind it.
@@ -158,15 +157,17 @@ class Teller {
                         value.get_string().get(unescaped) != simdjson::SUCCESS)) {
       return false;
     }
-    if (!client_.takes_value()) {
-      return true;
+    if (is_ascii) {
+      return tell(unescaped, KinetoValue::Text);
     }
-    text_ = unescaped;
-    if (!is_ascii) {  // As KinetoSource repairs it.
-      std::ranges::replace_if(
-          text_, [](char c) { return !is_ascii_character(c); }, '?');
-    }
-    return client_.string(text_);
+    std::string repaired(unescaped);  // As KinetoSource does it.
+    std::ranges::replace_if(
+        repaired, [](char c) { return !is_ascii_character(c); }, '?');
+    return tell(repaired, KinetoValue::Text);
+  }
+
+  bool word(ondemand::value value, std::string_view expected) {
+    return token_of(value) == expected && tell("", KinetoValue::Other);
   }
 
   /// Only numbers that no parser reads otherwise: integers of 64 bits and short decimals.
@@ -181,26 +182,23 @@ class Teller {
     }
     const std::string_view rest = token.substr(sign + digits);
     if (rest.empty()) {
-      if (!client_.takes_value()) {
-        return true;
-      }
-      std::int64_t integer = 0;
-      std::from_chars(token.data(), token.data() + token.size(), integer);
-      return client_.number_integer(integer);
+      return tell(token == "-0" ? "0" : token, KinetoValue::Integer);
     }
     if (rest.front() != '.' || rest.size() < 2 || token.size() > kLongest ||
         !std::ranges::all_of(rest.substr(1), is_digit)) {
       return false;
     }
+    return tell(token, KinetoValue::Decimal);
+  }
+
+  bool tell(std::string_view value, KinetoValue kind) {
     if (client_.takes_value()) {
-      text_ = token;
-      client_.number_float(0, text_);
+      client_.take(value, kind);
     }
     return true;
   }
 
   KinetoClient& client_;
-  std::string text_;
 };
 
 }  // namespace

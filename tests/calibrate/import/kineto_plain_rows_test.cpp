@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -92,30 +93,13 @@ std::string trace(const std::string& rows, int before, int after) {
 class Counter : public KinetoClient {
  public:
   [[nodiscard]] int rows() const { return rows_; }
+  void open_object() override { ++depth_; }
+  void close_object() override { rows_ += --depth_ == 0 ? 1 : 0; }
+  void open_list() override {}
+  void close_list() override {}
+  void name_member(std::string_view /*name*/) override {}
   [[nodiscard]] bool takes_value() const override { return true; }
-  bool null() override { return true; }
-  bool boolean(bool /*value*/) override { return true; }
-  bool number_integer(number_integer_t /*value*/) override { return true; }
-  bool number_unsigned(number_unsigned_t /*value*/) override { return true; }
-  bool number_float(number_float_t /*value*/, const string_t& /*raw*/) override { return true; }
-  bool string(string_t& /*value*/) override { return true; }
-  bool binary(binary_t& /*value*/) override { return false; }
-  bool start_object(std::size_t /*size*/) override {
-    ++depth_;
-    return true;
-  }
-  bool end_object() override {
-    rows_ += --depth_ == 0 ? 1 : 0;
-    return true;
-  }
-  bool start_array(std::size_t /*size*/) override { return true; }
-  bool end_array() override { return true; }
-  bool key(string_t& /*name*/) override { return true; }
-  bool parse_error(std::size_t /*position*/,
-                   const std::string& /*last_token*/,
-                   const nlohmann::detail::exception& /*error*/) override {
-    return false;
-  }
+  void take(std::string_view /*value*/, KinetoValue /*kind*/) override {}
 
  private:
   int depth_ = 0;

@@ -206,6 +206,11 @@ Answer ask_validate(const Request& request, const ValidateOptions& options) {
                                    scenario.warmup_steps,
                                    profile.noise.sentinel_seconds,
                                    recording_spans(profile));
+  validation.live_slowed =
+      slowed_by_others(records, scenario.warmup_steps, scenario.cores.value_or(profile.cores));
+  if (profile.provenance->is_object() && profile.provenance->contains("recorded")) {
+    validation.recorded_slowed = profile.noise.crowded.slowed;
+  }
   const ValidationSources sources =
       sources_of(request, options.predictions, scenario, profile, predictions, files);
   std::ranges::move(source_warnings(sources), std::back_inserter(warnings));

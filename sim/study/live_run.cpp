@@ -8,6 +8,8 @@
 #include <fmt/core.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/compute/shared_cores.h"
 #include "sim/predict/metrics.h"
 
 namespace stepsim {
@@ -104,6 +106,23 @@ double relative_to_mean(double deviation, const LiveRun& run) {
   return centre > 0 ? deviation / centre : 0;
 }
 
+/// Milliseconds of forwards.
+struct ForwardTimes {
+  double wall = 0;
+  double processor = 0;
+};
+
+/// The forward without the calls in which it may wait for gathers.
+ForwardTimes forward_times(const StepRecord& row, double core_factor) {
+  ForwardTimes times{row.forward_ms, row.forward_cpu_ms};
+  for (const GatherRecord& gather : row.gathers) {
+    times.wall -= gather.end_ms - gather.launch_ms;
+    times.processor -= gather.cpu_ms;
+  }
+  times.processor *= core_factor;
+  return times;
+}
+
 std::vector<double> all_pass_means(const LiveRun& run) {
   std::vector<double> all;
   for (const auto& means : run.pass_means) {
@@ -164,6 +183,48 @@ std::optional<double> standard_error(const LiveRun& run) {
   const double over_passes = sample_std(passes) / std::sqrt(static_cast<double>(passes.size()));
   const double over_files = sample_std(files) / std::sqrt(static_cast<double>(files.size()));
   return relative_to_mean(std::max(over_passes, over_files), run);
+}
+
+std::optional<double> slowed_by_others(const std::vector<RunRecord>& records,
+                                       int warmup_steps,
+                                       double cores) {
+  std::map<int, ForwardTimes> by_rank;
+  for (const RunRecord& record : records) {
+    std::map<std::pair<int, int>, std::vector<const StepRecord*>> by_step;
+    for (const StepRecord& row : record.steps) {
+      // A forward of sharded parameters waits for gathers, which only their marks tell apart.
+      const bool tells = !is_sharded(record) || !row.gathers.empty();
+      if (row.step >= warmup_steps && row.forward_cpu_ms > 0 && tells) {
+        by_step[{row.repeat, row.step}].push_back(&row);
+      }
+    }
+    const double shared = record.cores > 0 && record.cores < record.world_size
+                              ? static_cast<double>(record.cores)
+                              : cores;
+    for (const auto& [step, rows] : by_step) {
+      std::vector<double> factors(rows.size(), 1.0);
+      if (shared >= 1) {
+        factors = shared_core_factors(mapped(rows,
+                                             [](const StepRecord* row) {
+                                               return row->forward_cpu_ms + row->backward_cpu_ms;
+                                             }),
+                                      shared);
+      }
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const ForwardTimes times = forward_times(*rows[i], factors[i]);
+        by_rank[rows[i]->rank].wall += times.wall;
+        by_rank[rows[i]->rank].processor += times.processor;
+      }
+    }
+  }
+  std::optional<double> least;
+  for (const auto& [rank, times] : by_rank) {
+    if (times.processor > 0) {
+      const double ratio = times.wall / times.processor;
+      least = std::min(least.value_or(ratio), ratio);
+    }
+  }
+  return least;
 }
 
 }  // namespace stepsim

@@ -45,4 +45,14 @@ struct LiveRun {
 /// over the files' means is used when it is larger.
 [[nodiscard]] std::optional<double> standard_error(const LiveRun& run);
 
+/// Returns wall over processor time of the steady forwards, beyond what sharing cores makes of it,
+/// of the rank for which that is least: others may wait in a forward for the first one's buffers.
+/// 1 is a machine without other programs. Nothing where no record holds processor times.
+///
+/// Args:
+///     cores: That the ranks of a node share where a record does not say; 0: one each.
+[[nodiscard]] std::optional<double> slowed_by_others(const std::vector<RunRecord>& records,
+                                                     int warmup_steps,
+                                                     double cores);
+
 }  // namespace stepsim

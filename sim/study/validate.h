@@ -88,6 +88,10 @@ struct Validation {
   double below_p50 = 0;      ///< PolicyValidation::below_p50 over the steps of all policies.
   double below_p95 = 0;      ///< PolicyValidation::below_p95 over the steps of all policies.
   double machine_speed = 0;  ///< Sentinel time during the run / at calibration; 0: not measured.
+  /// Wall over processor time of the live forwards (sim/study/live_run.h), and of those that the
+  /// costs were recorded of; nothing where it is not known.
+  std::optional<double> live_slowed;
+  std::optional<double> recorded_slowed;
   std::vector<std::string> warnings;
 
   /// Tells whether every |error of a mean| is within the bound, a fraction.

@@ -149,7 +149,11 @@ std::string validation_text(const Validation& validation,
   std::string text = painted("verdict: " + verdict(validation, sources, bound),
                              validation.holds(bound) ? Paint::Good : Paint::Bad,
                              screen) +
-                     "\nhow sure: " + certainty(validation, bound) + "\n\n";
+                     "\nhow sure: " + certainty(validation, bound) + "\n";
+  if (const std::string machine = machine_line(validation); !machine.empty()) {
+    text += "machine: " + machine + "\n";
+  }
+  text += "\n";
   text += "step time (last rank's start to last rank's end), mean over the steady steps\n\n" +
           step_time_table(validation).text(screen);
   text += "\nwhere the error is, in points of the measured step\n\n" +
@@ -189,11 +193,15 @@ Json validation_json(const Validation& validation, const ValidationSources& sour
           {"interval_coverage", validation.coverage},
           {"steps_below", {{"p50", validation.below_p50}, {"p95", validation.below_p95}}},
           {"machine_speed", validation.machine_speed},
+          {"wall_over_processor_time",
+           {{"live", or_null(validation.live_slowed)},
+            {"recorded", or_null(validation.recorded_slowed)}}},
           {"prediction", std::move(made)},
           {"bound", bound},
           {"holds", validation.holds(bound)},
           {"verdict", verdict(validation, sources, bound)},
           {"certainty", certainty(validation, bound)},
+          {"machine", machine_line(validation)},
           {"advice", advice(validation, sources, bound)},
           {"next", next_command(validation, sources, bound)},
           {"warnings", validation.warnings}};

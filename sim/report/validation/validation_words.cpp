@@ -21,6 +21,25 @@ bool drifted(const Validation& validation, const ValidationSources& sources) {
          std::abs(validation.machine_speed - 1) > std::max(0.05, 2 * sources.profile.noise.drift);
 }
 
+/// How much busier the machine was in the live run than in the recording of the costs, as a ratio;
+/// 1 where it is not known. A recording that is not said to be crowded stands as 1, and is less
+/// than a tenth above it.
+double busier(const Validation& validation) {
+  return validation.live_slowed ? *validation.live_slowed / validation.recorded_slowed.value_or(1)
+                                : 1;
+}
+
+/// By so much that it should be said: a machine without other programs shows a tenth, too.
+bool is_otherwise_busy(const Validation& validation) {
+  constexpr double kSaid = 1.1;
+  return busier(validation) > kSaid || busier(validation) < 1 / kSaid;
+}
+
+/// The machine's load moves the steps to the side on which the worst policy is.
+bool load_explains(const Validation& validation, const PolicyValidation& worst) {
+  return is_otherwise_busy(validation) && (busier(validation) > 1) == (worst.error_mean < 0);
+}
+
 /// Policies outside the bound, the worst first.
 std::vector<const PolicyValidation*> failing(const Validation& validation, double bound) {
   std::vector<const PolicyValidation*> list;
@@ -307,6 +326,25 @@ std::string certainty(const Validation& validation, double bound) {
   return text;
 }
 
+std::string machine_line(const Validation& validation) {
+  if (!is_otherwise_busy(validation)) {
+    return "";
+  }
+  const std::optional<double>& recorded = validation.recorded_slowed;
+  const std::string then = !recorded ? std::string("1.1 times at most on a quiet machine")
+                           : *recorded > 1
+                               ? fmt::format("{:.2f} times when the costs were recorded", *recorded)
+                               : std::string("less than 1.10 times when the costs were recorded");
+  const bool busy = busier(validation) > 1;
+  return fmt::format(
+      "{} busy: forwards took {:.2f} times their processor time in the live run, {}; {}",
+      busy ? "more" : "less",
+      *validation.live_slowed,
+      then,
+      busy ? "run it again while nothing else runs, or record and run right after one another"
+           : "record the costs again while nothing else runs");
+}
+
 std::vector<std::string> advice(const Validation& validation,
                                 const ValidationSources& sources,
                                 double bound) {
@@ -325,7 +363,7 @@ std::vector<std::string> advice(const Validation& validation,
   const PolicyValidation* decided = first_decided(validation, bound);
   if (decided == nullptr) {
     list.push_back(repeats_advice(*off.front(), bound));
-  } else if (!drift) {
+  } else if (!drift && !load_explains(validation, *decided)) {
     const PartError part = largest_part_error(*decided);
     list.push_back(fmt::format("{}: {} is predicted too {}: {}",
                                printable(decided->policy),
@@ -350,6 +388,9 @@ std::string next_command(const Validation& validation,
   const PolicyValidation* decided = first_decided(validation, bound);
   if (decided == nullptr) {
     return repeats_command(sources, enough_passes(*off.front(), bound));
+  }
+  if (load_explains(validation, *decided) && busier(validation) > 1) {
+    return repeats_command(sources, decided->repeats);
   }
   const std::string part = largest_part_error(*decided).part;
   if (part == "data" || part == "other" || sources.profile_path.empty()) {

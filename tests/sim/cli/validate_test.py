@@ -125,6 +125,42 @@ def test_validate_joins_records_of_one_policy(folder, file, predictions):
 
 
 @in_folder_with_prediction
+def test_validate_says_that_the_machine_was_busier_than_in_the_recording(folder, file, predictions):
+    def live_run(name, share, factor):
+        """A live run in which the ranks had a processor for so much of their passes."""
+        path = os.path.join(folder, name)
+        live_record(path, predictions["bucketing"], [factor, factor * 1.01])
+        header, *rows = map(json.loads, pathlib.Path(path).read_text(encoding="utf-8").splitlines())
+        for row in rows:
+            row["forward_cpu_ms"] = row["forward_ms"] * share
+            row["backward_cpu_ms"] = row["backward_ms"] * share
+        pathlib.Path(path).write_text("\n".join(map(json.dumps, [header, *rows])) + "\n", encoding="utf-8")
+        return path
+
+    profile = os.path.join(folder, "profile.json")
+    pair = stepsim_program.ROOT / "scenarios" / "profiles" / "cpu_epyc_2core_2ranks.json"
+    with open(pair, encoding="utf-8") as text:
+        content = json.load(text)
+    content["provenance"]["recorded"] = {"command": "stepcal import run-record run.jsonl"}
+    content["format"] = "stepsim-profile/14"
+    content["noise"]["crowded"] = {"slowed": 1.25, "run_spread": 0}
+    pathlib.Path(profile).write_text(json.dumps(content), encoding="utf-8")
+    options = ["validate", stepsim_program.PAIR, "--profile", profile, "--predictions", file, "--live"]
+    busy = live_run("busy.jsonl", 0.5, 1.5)
+    text = stepsim_program.run(*options, busy, status=1).stdout
+    assert text.splitlines()[2] == (
+        "machine: more busy: forwards took 2.00 times their processor time in the live run, 1.25 times when the "
+        "costs were recorded; run it again while nothing else runs, or record and run right after one another"), text
+    assert "recalibrate" not in text and "\nNext: stepsim plan " in text, text
+    result = json.loads(stepsim_program.run(*options, busy, "--json", "-", status=1).stdout)
+    assert result["wall_over_processor_time"] == {"live": 2, "recorded": 1.25}, result
+    quiet = live_run("quiet.jsonl", 1, 1.0)
+    assert "machine: less busy: forwards took 1.00 times" in stepsim_program.run(*options, quiet).stdout
+    as_busy = live_run("as_busy.jsonl", 0.8, 1.0)
+    assert "machine: " not in stepsim_program.run(*options, as_busy).stdout
+
+
+@in_folder_with_prediction
 def test_validate_says_when_the_prediction_came_after_the_live_run(folder, file, predictions):
     live = os.path.join(folder, "live.jsonl")
     live_record(live, predictions["bucketing"], [1.0, 1.01])

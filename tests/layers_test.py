@@ -50,6 +50,7 @@ SIM = [
     "sim/study/diff",
     "sim/replay",
     "sim/report",
+    "sim/report/sweep",
     "sim/report/tune",
     "sim/report/diff",
     "sim/report/validation",

@@ -5,7 +5,7 @@
 
 #include "sim/ask/request.h"
 #include "sim/report/html/page_data.h"
-#include "sim/report/sweep_report.h"
+#include "sim/report/sweep/sweep_report.h"
 
 namespace stepsim {
 

@@ -15,8 +15,8 @@
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/report/html/page.h"
-#include "sim/report/sweep_columns.h"
-#include "sim/report/sweep_report.h"
+#include "sim/report/sweep/sweep_columns.h"
+#include "sim/report/sweep/sweep_report.h"
 
 namespace stepsim {
 

@@ -8,7 +8,7 @@
 #include "costmodel/base/mapped.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
-#include "sim/report/sweep_report.h"
+#include "sim/report/sweep/sweep_report.h"
 #include "sim/study/blame.h"
 #include "sim/study/bucket_cap_sweep.h"
 #include "tests/approx.h"

@@ -1,4 +1,4 @@
-#include "sim/report/sweep_columns.h"
+#include "sim/report/sweep/sweep_columns.h"
 
 #include <algorithm>
 

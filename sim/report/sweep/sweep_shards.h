@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/report/sweep_columns.h"
+#include "sim/report/sweep/sweep_columns.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/sweep.h"
 

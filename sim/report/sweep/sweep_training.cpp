@@ -1,4 +1,4 @@
-#include "sim/report/sweep_training.h"
+#include "sim/report/sweep/sweep_training.h"
 
 #include <optional>
 #include <span>
@@ -13,8 +13,8 @@
 #include "costmodel/terminal/paint.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/columns.h"
-#include "sim/report/sweep_columns.h"
-#include "sim/report/sweep_report.h"
+#include "sim/report/sweep/sweep_columns.h"
+#include "sim/report/sweep/sweep_report.h"
 #include "sim/study/training_cost.h"
 
 namespace stepsim {

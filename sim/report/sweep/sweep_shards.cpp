@@ -1,4 +1,4 @@
-#include "sim/report/sweep_shards.h"
+#include "sim/report/sweep/sweep_shards.h"
 
 #include <algorithm>
 #include <tuple>

@@ -5,7 +5,7 @@
 
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/screen.h"
-#include "sim/report/sweep_columns.h"
+#include "sim/report/sweep/sweep_columns.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/sweep.h"
 #include "sim/study/training_cost.h"
@@ -45,9 +45,6 @@ struct SweepReport {
 /// more; or that nothing can be told from the reference, which is then to be kept.
 [[nodiscard]] std::string sweep_headline(const std::vector<SweepAxis>& axes,
                                          const SweepReport& report);
-/// The warnings of all points and of the reference, each once, with the points it is about.
-[[nodiscard]] std::vector<std::string> sweep_warnings(const std::vector<SweepAxis>& axes,
-                                                      const SweepReport& report);
 /// True: bucket caps are the only key swept, so that DDP's default is the reference.
 [[nodiscard]] bool sweeps_only_caps(const std::vector<SweepAxis>& axes);
 [[nodiscard]] std::string sweep_text(const Scenario& scenario,

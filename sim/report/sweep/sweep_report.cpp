@@ -1,4 +1,4 @@
-#include "sim/report/sweep_report.h"
+#include "sim/report/sweep/sweep_report.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,8 +18,9 @@
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/report/setting_json.h"
-#include "sim/report/sweep_shards.h"
-#include "sim/report/sweep_training.h"
+#include "sim/report/sweep/sweep_shards.h"
+#include "sim/report/sweep/sweep_training.h"
+#include "sim/report/sweep/sweep_warnings.h"
 #include "sim/study/bucket_cap_sweep.h"
 #include "sim/study/swept_effect.h"
 #include "sim/study/training_cost.h"
@@ -130,33 +131,6 @@ std::string time_of(const SweepPoint& point, const SweepReport& report) {
                               : fmt::format("{:.3f} ms", s.step_time_ms.mean);
 }
 
-/// The points at these places in words: "1 MiB, 4 MiB to 32 MiB" of one key, else how many.
-std::string places_text(const std::vector<SweepAxis>& axes,
-                        const SweepReport& report,
-                        const std::vector<std::size_t>& places) {
-  if (axes.size() != 1) {
-    return fmt::format("{} of {} points", places.size(), report.rows.size());
-  }
-  const auto label = [&](std::size_t i) {
-    return labels_of(axes, report.rows[places[i]].point).front();
-  };
-  std::vector<std::string> runs;
-  for (std::size_t i = 0; i < places.size();) {
-    std::size_t last = i;
-    while (last + 1 < places.size() && places[last + 1] == places[last] + 1) {
-      ++last;
-    }
-    if (last - i >= 2) {
-      runs.push_back(label(i) + " to " + label(last));
-    } else {
-      runs.push_back(label(i));
-      last = i;
-    }
-    i = last + 1;
-  }
-  return fmt::format("{}", fmt::join(runs, ", "));
-}
-
 /// Which points cannot be told from the best; empty when all can.
 std::string close_points(const std::vector<SweepAxis>& axes, const SweepReport& report) {
   std::vector<std::size_t> close;
@@ -168,75 +142,6 @@ std::string close_points(const std::vector<SweepAxis>& axes, const SweepReport& 
   return close.empty()
              ? ""
              : fmt::format(" Too close to the best to tell: {}.", places_text(axes, report, close));
-}
-
-/// Notes that several points share: of sizes in words of the one that is worst.
-struct SharedNote {
-  std::string topic;
-  std::string text;
-  std::optional<SizesBeyondMeasured> sizes;  ///< In place of the text: those of the worst point.
-  std::vector<OutOfMemory> needs;            ///< Of points that do not fit.
-  std::vector<std::size_t> places;
-};
-
-SharedNote& add_shared(std::vector<SharedNote>& shared,
-                       const std::string& topic,
-                       const std::string& text,
-                       std::size_t place) {
-  auto found = std::ranges::find(shared, topic, &SharedNote::topic);
-  if (found == shared.end()) {
-    shared.push_back({topic, text, std::nullopt, {}, {}});
-    found = shared.end() - 1;
-  }
-  found->places.push_back(place);
-  return *found;
-}
-
-void add_note(std::vector<SharedNote>& shared, const Note& note, std::size_t place) {
-  const auto* beyond = std::get_if<SizesBeyondMeasured>(&note);
-  const std::string topic = beyond != nullptr ? beyond->op + (beyond->smaller ? " below" : " above")
-                            : std::holds_alternative<OutOfMemory>(note) ? "out of memory"
-                                                                        : note_text(note);
-  SharedNote& found = add_shared(shared, topic, note_text(note), place);
-  if (beyond != nullptr && (!found.sizes || beyond->factor > found.sizes->factor)) {
-    found.sizes = *beyond;
-  }
-  if (const auto* memory = std::get_if<OutOfMemory>(&note)) {
-    found.needs.push_back(*memory);
-  }
-}
-
-/// What several points that do not fit need; what would fit, each says by itself.
-std::string needs_text(const std::vector<OutOfMemory>& needs) {
-  const auto [least, most] = std::ranges::minmax(needs, {}, &OutOfMemory::needed);
-  return fmt::format(
-      "do not fit: they need {:.1f} to {:.1f} GiB of {:.1f} GiB; stepsim run with "
-      "one of them says what would",
-      static_cast<double>(least.needed.value()) / 0x1p30,
-      static_cast<double>(most.needed.value()) / 0x1p30,
-      static_cast<double>(most.capacity.value()) / 0x1p30);
-}
-
-/// One note for the ops that are as far beyond at the same points.
-std::vector<SharedNote> joined(const std::vector<SharedNote>& notes) {
-  std::vector<SharedNote> result;
-  for (const SharedNote& note : notes) {
-    const auto same = std::ranges::find_if(result, [&](const SharedNote& other) {
-      return note.sizes && other.sizes && other.sizes->factor == note.sizes->factor &&
-             other.sizes->smaller == note.sizes->smaller && other.places == note.places;
-    });
-    if (same == result.end()) {
-      result.push_back(note);
-    } else {
-      same->sizes->op += ", " + note.sizes->op;
-    }
-  }
-  for (SharedNote& note : result) {
-    note.text = note.sizes              ? note_text(*note.sizes)
-                : note.needs.size() > 1 ? needs_text(note.needs)
-                                        : note.text;
-  }
-  return result;
 }
 
 Json reference_json(const SweepReport& report) {
@@ -264,41 +169,6 @@ Json axis_json(const SweepAxis& axis) {
 
 bool sweeps_only_caps(const std::vector<SweepAxis>& axes) {
   return axes.size() == 1 && axes.front().key == kBucketCap;
-}
-
-std::vector<std::string> sweep_warnings(const std::vector<SweepAxis>& axes,
-                                        const SweepReport& report) {
-  std::vector<SharedNote> shared;
-  std::vector<Note> of_times;  // They speak of all points together.
-  for (std::size_t i = 0; i < report.rows.size(); ++i) {
-    if (report.rows[i].is_blank()) {
-      const std::string text = "refused: " + report.rows[i].point.not_priced;
-      add_shared(shared, text, text, i);
-    }
-    for (const Note& note : report.rows[i].point.prediction.notes) {
-      if (std::holds_alternative<TimesOfAnyBatch>(note)) {
-        of_times.push_back(note);
-      } else {
-        add_note(shared, note, i);
-      }
-    }
-  }
-  std::vector<std::string> warnings =
-      mapped(report.keys_without_effect, [&](const std::string& key) {
-        const std::string why = reason_without_effect(key, report.rows[report.best].point);
-        return printable(key) + " makes no difference here: " +
-               (why.empty() ? "all its values come to the same" : why);
-      });
-  std::ranges::move(note_texts(noted(of_times)), std::back_inserter(warnings));
-  for (const SharedNote& note : joined(shared)) {
-    warnings.push_back(note.places.size() == report.rows.size()
-                           ? note.text
-                           : fmt::format("{}{}: {}",
-                                         axes.size() == 1 ? axes.front().key + " = " : "",
-                                         places_text(axes, report, note.places),
-                                         note.text));
-  }
-  return warnings;
 }
 
 bool any_fits(const SweepReport& report) {

@@ -5,7 +5,7 @@
 
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/screen.h"
-#include "sim/report/sweep_report.h"
+#include "sim/report/sweep/sweep_report.h"
 #include "sim/study/sweep.h"
 
 namespace stepsim {

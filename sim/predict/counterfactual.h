@@ -12,7 +12,8 @@ enum class Change {
   OneBucket,
   NoData,       ///< Loading and collation take no time.
   NoNewShapes,  ///< Every shape is known from the start.
-  NoUnitHost    ///< The host spends no time on the units of sharded training.
+  NoUnitHost,   ///< The host spends no time on the units of sharded training.
+  NoLaunches    ///< The host launches kernels, hooks and collectives in no time.
 };
 
 /// How a run differs from what its scenario says; blame() compares such runs with the real one.

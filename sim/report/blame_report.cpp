@@ -91,6 +91,12 @@ std::string next_command(const Scenario& scenario, const Blame& blame, Change ch
                        {"host.unit_backward", "0 s"},
                        {"host.unit_backward_tensor", "0 s"},
                        {"host.sharded_tensor", "0 s"}});
+    case Change::NoLaunches:
+      return run_with({{"host.launch", "0 s"},
+                       {"host.enqueue", "0 s"},
+                       {"host.hook", "0 s"},
+                       {"host.python_hook", "0 s"},
+                       {"host.traversal_per_op", "0 s"}});
     case Change::NoData:
       break;
   }
@@ -227,6 +233,19 @@ std::string imbalance_text(const Blame& blame) {
   return text;
 }
 
+/// Why a change would save so much, where that can be said in a sentence.
+std::string reason_text(const Blame& blame, Change change) {
+  if (is_imbalance(change)) {
+    return imbalance_text(blame);
+  }
+  return change == Change::NoLaunches
+             ? "Why: the GPU waits for its host, which launches kernels slower than they run. "
+               "Larger "
+               "batches,\n     torch.compile and CUDA graphs make fewer launches of the same work; "
+               "faster collectives\n     and larger buckets would not be noticed.\n"
+             : "";
+}
+
 std::string headline(const Scenario& scenario, const Blame& blame) {
   constexpr double kWorthSaying = 0.001;
   const Saving& largest = blame.savings.front();
@@ -238,7 +257,7 @@ std::string headline(const Scenario& scenario, const Blame& blame) {
                      saving_words(largest),
                      largest.saves_ms,
                      share(blame, largest) * 100,
-                     is_imbalance(largest.change) ? imbalance_text(blame) : "",
+                     reason_text(blame, largest.change),
                      next_command(scenario, blame, largest.change));
 }
 
@@ -275,6 +294,8 @@ std::string saving_words(const Saving& saving) {
       return "every shape was known from the start";
     case Change::NoUnitHost:
       return "the host took no time for its units";
+    case Change::NoLaunches:
+      return "the host launched kernels in no time";
   }
   return "";
 }

@@ -1,5 +1,7 @@
 #include "sim/scenario/stepsim_command.h"
 
+#include <algorithm>
+
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/shell_word.h"
 
@@ -14,9 +16,14 @@ std::string stepsim_command(const std::string& command,
   };
   std::string line = "stepsim " + command + word(scenario.path);
   line += policy.empty() ? "" : " --policy" + word(policy);
-  for (const std::vector<Setting>* settings : {&scenario.overrides, &set}) {
-    for (const Setting& setting : *settings) {
-      line += " --set" + word(setting.text());
+  std::vector<Setting> settings = scenario.overrides;
+  settings.insert(settings.end(), set.begin(), set.end());
+  for (auto setting = settings.begin(); setting != settings.end(); ++setting) {
+    const bool is_set_again = std::any_of(setting + 1, settings.end(), [&](const Setting& later) {
+      return later.key() == setting->key();
+    });
+    if (!is_set_again) {
+      line += " --set" + word(setting->text());
     }
   }
   return line;

@@ -9,6 +9,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/step_cost.h"
 #include "sim/predict/step_simulator.h"
 
 namespace stepsim {
@@ -153,6 +154,19 @@ Imbalance imbalance_of(const Prediction& prediction,
   return result;
 }
 
+/// Whether anything says what a GPU's host takes to launch kernels or to start collectives.
+bool has_launch_times(const Run& run) {
+  if (run.priced().costs().host_is_device()) {
+    return false;
+  }
+  const HostOptions& host = run.scenario().host;
+  const Duration none = Duration::zero();
+  return host.launch.value_or(none) > none || host.enqueue > none || host.hook > none ||
+         host.python_hook > none || host.traversal_per_op > none ||
+         (!host.launch && run.priced().costs().launch_seconds() > 0) ||
+         host_floor(run.scenario(), run.profile()).has_value();
+}
+
 /// The ranks to try, those that were last most often first.
 std::vector<int> suspects(const std::vector<double>& last, int most) {
   std::vector<int> ranks(last.size());
@@ -186,6 +200,8 @@ std::string name_of(Change change) {
       return "no_new_shapes";
     case Change::NoUnitHost:
       return "no_unit_host";
+    case Change::NoLaunches:
+      return "no_launches";
   }
   return "";
 }
@@ -239,6 +255,9 @@ Blame blame(const Job& job, int most_ranks, const ProgressCallback& on_progress)
   }
   if (run.reduced().facts().host_units.units > 0) {
     changes.push_back(Change::NoUnitHost);
+  }
+  if (has_launch_times(run)) {
+    changes.push_back(Change::NoLaunches);
   }
   if (!run.loads().shape_costs.empty()) {
     changes.push_back(Change::NoNewShapes);

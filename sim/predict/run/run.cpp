@@ -21,6 +21,8 @@ Stage first_changed(Change change) {
   switch (change) {
     case Change::NoNewShapes:
       return Stage::Planned;  // Policies may plan by what new shapes cost.
+    case Change::NoLaunches:
+      return Stage::Priced;  // Recorded passes have a floor of launches.
     case Change::OneBucket:
     case Change::NoUnitHost:
       return Stage::Reduced;
@@ -65,6 +67,13 @@ Scenario changed(Scenario scenario, const std::optional<Counterfactual>& counter
                          &scenario.host.sharded_tensor}) {
         *time = Duration::zero();
       }
+      break;
+    case Change::NoLaunches:
+      scenario.host.launch = Duration::zero();
+      scenario.host.enqueue = Duration::zero();
+      scenario.host.hook = Duration::zero();
+      scenario.host.python_hook = Duration::zero();
+      scenario.host.traversal_per_op = Duration::zero();
       break;
     case Change::FreeCommunication:
     case Change::Balanced:

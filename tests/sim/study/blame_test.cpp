@@ -167,8 +167,7 @@ TEST_CASE("the last sentence names the largest saving and a command") {
   const std::string text = blame_text(scenario, blame_of(scenario));
   CHECK(text.find("Most would be saved if all ranks were equally fast: 15.000 ms, 31.2 % of the "
                   "step.\nNext: stepsim run blocks.toml --policy fixed --set "
-                  "'cluster.slow_ranks=[{rank=1, factor=1.5}]' --set 'cluster.slow_ranks=[]'\n") !=
-        std::string::npos);
+                  "'cluster.slow_ranks=[]'\n") != std::string::npos);
 }
 
 TEST_CASE("where communication costs most, the next command asks for what the scenario can vary") {
@@ -188,9 +187,9 @@ TEST_CASE("where communication costs most, the next command asks for what the sc
   CHECK(next({"ddp.torch=newest", "ddp.bucket_caps=[\"1 MiB\"]"}) ==
         "Next: stepsim buckets" + with +
             "--set ddp.torch=newest --set 'ddp.bucket_caps=[\"1 MiB\"]' " + set + " --best\n");
-  CHECK(next({"ddp.bucket_rule=per_parameter"}) == "Next: stepsim run" + with +
-                                                       "--set ddp.bucket_rule=per_parameter " +
-                                                       set + " --set ddp.bucket_rule=pytorch\n");
+  // What is set anew stands once.
+  CHECK(next({"ddp.bucket_rule=per_parameter"}) ==
+        "Next: stepsim run" + with + set + " --set ddp.bucket_rule=pytorch\n");
 }
 
 TEST_CASE("a skew is named where it makes the ranks differ more than their batches do") {
@@ -203,7 +202,7 @@ TEST_CASE("a skew is named where it makes the ranks differ more than their batch
   const std::string text = blame_text(scenario, result);
   CHECK(text.find("Why: cluster.skew gives the last rank 1.20 times the mean work of the ranks, "
                   "whatever the batches.\nNext: stepsim run blocks.toml --policy fixed --set "
-                  "cluster.skew=0.5 --set cluster.skew=0\n") != std::string::npos);
+                  "cluster.skew=0\n") != std::string::npos);
   // (10 + 20) ms (1 + 1.5) / 2, and 1.5 times that of a rank that is as much slower.
   CHECK(text.find("forward and backward: 37.500 ms a rank") != std::string::npos);
   const Scenario slower = blocks({"cluster.skew=0.5", "cluster.slow_ranks=[{rank=0, factor=1.5}]"});

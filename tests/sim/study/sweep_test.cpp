@@ -202,8 +202,8 @@ TEST_CASE("sweep: 40 bucket caps plan and price once, and a page of them nothing
   options.picture_of_step = 2;
   CHECK(sweep(jobs, {parse_sweep_axis("ddp.bucket_cap=1MiB..40MiB:+1MiB")}, options).size() == 40);
   CHECK(bucket_cap_sweep(jobs, options).size() > 10);
-  (void)blame(jobs.job("", {}));
-  CHECK(made() == std::pair(std::int64_t{1}, std::int64_t{1}));
+  (void)blame(jobs.job("", {}));  // It prices once more, for a host that launches in no time.
+  CHECK(made() == std::pair(std::int64_t{1}, std::int64_t{2}));
   CHECK(sweep(jobs, {parse_sweep_axis("ddp.set_to_none=true,false")}, options).size() == 2);
-  CHECK(made() == std::pair(std::int64_t{1}, std::int64_t{3}));
+  CHECK(made() == std::pair(std::int64_t{1}, std::int64_t{4}));
 }

@@ -244,6 +244,29 @@ std::string memory_peak_text(const MemoryCurve& curve) {
   return text;
 }
 
+/// The collectives of a step, what of them hides, and what a rank is idle for beside them.
+std::string communication_text(const PredictionSummary& s) {
+  const double not_hidden = s.communication_ms * (1 - s.overlap_fraction);
+  const double exposed = std::min(s.exposed_transfer_ms(), not_hidden);
+  const double hidden = s.communication_ms - exposed;
+  std::string text = fmt::format(
+      "communication      {:.3f} ms of collectives: {:.3f} ms hidden ({}), {:.3f} ms exposed\n",
+      s.communication_ms,
+      hidden,
+      percent(s.communication_ms > 0 ? hidden / s.communication_ms : 0),
+      exposed);
+  constexpr double kShown = 0.001;  // Of the step.
+  if (const double beside = s.exposed_transfer_ms() - exposed;
+      beside > kShown * s.step_time_ms.mean) {
+    text += fmt::format(
+        "                   {:.3f} ms more exposed: copies around collectives, and hosts that "
+        "start\n                   them late; {:.3f} ms exposed in all\n",
+        beside,
+        s.exposed_transfer_ms());
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string run_text(const Scenario& scenario,
@@ -274,17 +297,7 @@ std::string run_text(const Scenario& scenario,
                       s.samples_per_s());
   text += fmt::format("padding ratio      {}\n", percent(s.padding_ratio()));
   text += fmt::format("rank token spread  {:.1f} useful tokens\n", s.rank_token_spread);
-  text +=
-      fmt::format("communication      {:.3f} ms of collectives, {:.3f} ms exposed, {} overlapped\n",
-                  s.communication_ms,
-                  s.exposed_transfer_ms(),
-                  percent(s.overlap_fraction));
-  constexpr double kMore = 1.001;
-  if (s.exposed_transfer_ms() > kMore * s.communication_ms) {
-    text +=
-        "                   (exposed, too: copies around collectives, and hosts that start them "
-        "late)\n";
-  }
+  text += communication_text(s);
   for (const CollectiveOrigin& origin : prediction.collective_origins) {
     text += fmt::format("                   {}\n", origin.text);
   }

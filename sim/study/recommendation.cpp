@@ -54,7 +54,11 @@ Gain gain_of(const Prediction& first, const Prediction& second, std::vector<doub
   result.faster_share = result.gain > 0 ? 1 : 0;
   result.unconfirmed = first.unconfirmed || second.unconfirmed;
   if (!drawn.empty()) {
-    result.interval = {quantile(drawn, 0.05), quantile(drawn, 0.95)};
+    // Draws can all lie on one side of what the costs as they stand come to: nobody says what
+    // overlap costs, which counts as nothing, or the profile leaves collectives' errors that only
+    // lengthen a step. The interval then reaches from the one to the others, as that of a step.
+    result.interval = {std::min(result.gain, quantile(drawn, 0.05)),
+                       std::max(result.gain, quantile(drawn, 0.95))};
     std::ranges::sort(drawn);
     result.faster_share = 1 - share_below(drawn, 0);
   }
@@ -239,8 +243,8 @@ std::vector<std::string> training_needs(const Scenario& scenario, const Predicti
   if (effects.sample_skew > kUneven &&
       find_policy(scenario, prediction.policy).weighting() == LossWeighting::None) {
     needs.emplace_back(
-        "ranks hold different numbers of samples: multiply each loss by the plan's loss_scale "
-        "(weighting says how)");
+        "ranks hold different numbers of samples: multiply each rank's loss by ranks x own / all "
+        "samples of the step, as BatchSampler's steps() and a plan have it (loss_scale)");
   }
   if (effects.lost_samples > 0) {
     needs.push_back(fmt::format(

@@ -37,7 +37,7 @@ struct Recommendation {
 /// What one prediction gains over another.
 struct Gain {
   double gain = 0;  ///< Useful tokens/s of the first over the second, less 1.
-  /// Holds 90 % of the draws; the gain itself without draws.
+  /// Holds 90 % of the draws, and the gain; the gain itself without draws.
   std::pair<double, double> interval;
   double faster_share = 0;   ///< The share of the draws in which the first is faster; ties half.
   bool unconfirmed = false;  ///< See Prediction::unconfirmed; of any of the two.

@@ -17,6 +17,7 @@
 #include "sim/report/html/page.h"
 #include "sim/report/sweep/sweep_columns.h"
 #include "sim/report/sweep/sweep_report.h"
+#include "sim/report/sweep/sweep_warnings.h"
 
 namespace stepsim {
 

@@ -34,6 +34,11 @@ bool shows_waiting(std::span<const SweepRow> rows) {
          });
 }
 
+/// A figure beside the best point's; none where nothing fits into memory.
+Cell compared(const SweepRow& row, double figure) {
+  return row.compares ? Cell(figure) : Cell();
+}
+
 // clang-format off
 const Column<SweepRow> kSweepColumns[] = {
     {"step_ms", "step_ms", [](const SweepRow& r) -> Cell { return swept_summary(r).step_time_ms.mean; },
@@ -44,14 +49,14 @@ const Column<SweepRow> kSweepColumns[] = {
      [](const SweepRow& r) -> Cell { return swept_summary(r).step_time_ms.high90; }},
     {"interval90/1", "step_ms_high90",
      [](const SweepRow& r) -> Cell { return swept_summary(r).step_time_ms.high90; }},
-    {"gain_of_best", "gain_of_best", [](const SweepRow& r) -> Cell { return r.of_best.gain; },
+    {"gain_of_best", "gain_of_best", [](const SweepRow& r) { return compared(r, r.of_best.gain); },
      "vs best", Format::SignedPercent, 30},
     {"gain_of_best_interval90/0", "gain_of_best_low90",
-     [](const SweepRow& r) -> Cell { return r.of_best.interval.first; },
+     [](const SweepRow& r) { return compared(r, r.of_best.interval.first); },
      "vs best, 90 %", Format::SignedPercentInterval, 40,
-     [](const SweepRow& r) -> Cell { return r.of_best.interval.second; }, true, sweeps_no_shards},
+     [](const SweepRow& r) { return compared(r, r.of_best.interval.second); }, true, sweeps_no_shards},
     {"gain_of_best_interval90/1", "gain_of_best_high90",
-     [](const SweepRow& r) -> Cell { return r.of_best.interval.second; }},
+     [](const SweepRow& r) { return compared(r, r.of_best.interval.second); }},
     {"useful_tokens_per_s", "useful_tokens_per_s",
      [](const SweepRow& r) -> Cell { return swept_summary(r).useful_tokens_per_s(); },
      "useful tokens/s", Format::Whole, 50, nullptr, true, sweeps_no_shards},

@@ -15,6 +15,7 @@ struct SweepRow {
   SweepPoint point;
   Gain of_best;              ///< What the best point gains over this one; 0 for the best itself.
   std::string remark;        ///< "best", "too close to tell", or why the point is not the best.
+  bool compares = true;      ///< The best point fits into memory, so that it is one to gain by.
   bool over_caps = false;    ///< Bucket caps are the only key swept.
   bool over_shards = false;  ///< Ways of sharding are swept, beside other keys or alone.
 

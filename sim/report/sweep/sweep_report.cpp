@@ -40,6 +40,12 @@ bool fits(const SweepPoint& point) {
   return !point.prediction.out_of_memory;
 }
 
+/// What a point that does not fit needs beyond what there is.
+double missing_gib(const SweepPoint& point) {
+  const OutOfMemory& memory = *point.prediction.out_of_memory;
+  return static_cast<double>(memory.needed.value() - memory.capacity.value()) / 0x1p30;
+}
+
 /// Why a point is not the best: the part of the step that takes most more time.
 std::string largest_part(const SweepPoint& point, const SweepPoint& best) {
   const PredictionSummary& here = point.prediction.summary;
@@ -86,7 +92,7 @@ std::string remark_of(const SweepRow& row, const SweepPoint& best, bool over_cap
     return "refused";
   }
   if (!fits(row.point)) {
-    return "out of memory";
+    return fmt::format("out of memory by {:.1f} GiB", missing_gib(row.point));
   }
   if (!row.of_best.is_certain()) {
     return kTooClose;
@@ -178,11 +184,12 @@ bool any_fits(const SweepReport& report) {
 std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport& report) {
   const SweepPoint& best = report.rows[report.best].point;
   if (!any_fits(report)) {
+    const OutOfMemory& memory = *best.prediction.out_of_memory;
     return fmt::format(
-        "No value fits into memory; {} {}: {}.",
+        "No value fits into memory. {} lacks least: {:.1f} GiB beside the {:.1f} GiB of a rank.",
         place_of(axes, best),
-        changes_work(report) ? "would be the fastest for its tokens" : "needs least time",
-        time_of(best, report));
+        missing_gib(best),
+        static_cast<double>(memory.capacity.value()) / 0x1p30);
   }
   if (is_refused(report.reference)) {
     return fmt::format("Best: {}, {} a step; {} cannot be predicted: {}{}",
@@ -248,16 +255,22 @@ SweepReport sweep_report(Jobs& jobs,
   }
   report.keys_without_effect = keys_without_effect(axes, swept.points);
   for (SweepPoint& point : swept.points) {
-    report.rows.push_back({std::move(point), {}, "", sweeps_only_caps(axes), sweeps_shards(axes)});
+    report.rows.push_back(
+        {std::move(point), {}, "", true, sweeps_only_caps(axes), sweeps_shards(axes)});
   }
   const auto rank = [](const SweepRow& row) {
-    return std::tuple(row.is_blank(), !fits(row.point), -throughput(row.point));
+    const bool runs = row.is_blank() || fits(row.point);
+    return std::tuple(row.is_blank(),
+                      !fits(row.point),
+                      runs ? 0.0 : missing_gib(row.point),
+                      -throughput(row.point));
   };
   report.best = static_cast<std::size_t>(std::ranges::min_element(report.rows, {}, rank) -
                                          report.rows.begin());
   const SweepPoint& best = report.rows[report.best].point;
   const bool caps = sweeps_only_caps(axes);
   for (SweepRow& row : report.rows) {
+    row.compares = fits(best);
     row.of_best = row.is_blank() ? Gain() : paired_gain(best.prediction, row.point.prediction);
     row.remark = remark_of(row, best, caps);
   }
@@ -324,8 +337,8 @@ std::string sweep_text(const Scenario& scenario,
   if (any_fits(report)) {
     text += next_of_shards(scenario, axes, report.rows[report.best].point);
   }
-  if (!report.training.empty()) {
-    text += "\n" + training_text(axes, report, screen);
+  if (const std::string training = training_text(axes, report, screen); !training.empty()) {
+    text += "\n" + training;
   }
   for (const std::string& warning : sweep_warnings(axes, report)) {
     text += "warning: " + warning + "\n";

@@ -15,7 +15,9 @@ namespace stepsim {
 /// A sweep and what it shows: the best point, and the scenario as it stands beside it.
 struct SweepReport {
   std::vector<SweepRow> rows;
-  std::size_t best = 0;  ///< Largest useful tokens per second (for bucket caps: shortest step).
+  /// Largest useful tokens per second (for bucket caps: shortest step); where no point fits into
+  /// memory, the one that lacks least.
+  std::size_t best = 0;
   /// DDP's 25 MiB when bucket_cap is swept, else the scenario as it stands; it may be refused.
   SweepPoint reference;
   std::string reference_name;

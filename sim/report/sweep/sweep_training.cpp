@@ -72,13 +72,16 @@ const Column<TrainingRow> kTrainingColumns[] = {
 std::string training_text(const std::vector<SweepAxis>& axes,
                           const SweepReport& report,
                           const Screen& screen) {
-  std::vector<TrainingRow> rows;  // Of points that were predicted.
+  std::vector<TrainingRow> rows;  // Of points that were predicted and fit into memory.
   std::vector<std::vector<std::string>> labels;
   for (std::size_t i = 0; i < report.training.size(); ++i) {
-    if (!report.rows[i].is_blank()) {
+    if (report.training[i].per_rank > 0) {
       rows.push_back({&report.training[i], &report.goal});
       labels.push_back(labels_of(axes, report.rows[i].point));
     }
+  }
+  if (rows.empty()) {
+    return "";
   }
   const Table table =
       table_of<TrainingRow>(kTrainingColumns, rows, {}, mapped(axes, &SweepAxis::key), labels);

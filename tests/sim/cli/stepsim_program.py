@@ -13,6 +13,7 @@ STEPSIM = os.path.abspath(sys.argv[1])
 SKEW = str(ROOT / "scenarios" / "token_skew.toml")
 PAIR = str(ROOT / "scenarios" / "token_skew_2ranks.toml")
 PACKING = str(ROOT / "scenarios" / "packing.toml")
+SHARD_1B = str(ROOT / "scenarios" / "shard_1b.toml")
 VALLEY = str(ROOT / "scenarios" / "bucket_valley.toml")
 
 

@@ -108,6 +108,21 @@ TEST_CASE("what the profile has wrong for both is no doubt about a gain") {
   CHECK_FALSE(paired_gain(second, first).is_certain());
 }
 
+TEST_CASE("the interval of a gain holds the gain, also where every draw has less") {
+  // 10 against 12 ms, and in the draws, which have an error that only lengthens the first, 11.
+  Prediction first = prediction("a", {10});
+  Prediction second = prediction("a", {12});
+  first.paired_step_ms.assign(10, 11);
+  second.paired_step_ms.assign(10, 12);
+  const Gain gain = paired_gain(first, second);
+  CHECK(gain.gain == Approx(0.2));
+  CHECK(gain.interval.first == Approx(12.0 / 11 - 1));
+  CHECK(gain.interval.second == Approx(0.2));
+  const Gain loss = paired_gain(second, first);
+  CHECK(loss.interval.first == Approx(10.0 / 12 - 1));
+  CHECK(loss.interval.second == Approx(11.0 / 12 - 1));
+}
+
 TEST_CASE("a gain is told from none in nine of ten draws, and from one percent on") {
   Prediction first = prediction("a", {10});
   Prediction second = prediction("a", {11});
@@ -172,7 +187,7 @@ TEST_CASE("what a policy asks of the training loop is said beside it") {
   budget.training->lost_samples = 3;
   REQUIRE(training_needs(scenario, budget).size() == 2);
   CHECK(training_needs(scenario, budget)[0].starts_with(
-      "ranks hold different numbers of samples: multiply each loss by the plan's loss_scale"));
+      "ranks hold different numbers of samples: multiply each rank's loss by ranks x own / all"));
   CHECK(training_needs(scenario, budget)[1] == "3 of 1003 samples are in no batch of an epoch");
   PolicySpec weighted;
   weighted.name = "budget";

@@ -17,6 +17,7 @@
 #include "sim/report/advice_report.h"
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
+#include "sim/report/sampler_code.h"
 #include "sim/study/advice.h"
 #include "sim/study/recommendation.h"
 
@@ -56,26 +57,26 @@ std::string next_steps(const AdviceQuestion& question,
         file,
         shell_word(policy));
   }
+  std::string text =
+      "to train with it, paste this (lengths: the tokens of each sample of the dataset):\n";
+  for (const std::string& line :
+       sampler_code(find_policy(scenario, policy), (folder / "scenario.toml").string())) {
+    text += "    " + line + "\n";
+  }
   // Only then the scenario knows the data set's samples by number.
   const bool can_plan = scenario.lengths.kind == LengthSource::Kind::File;
   if (!can_plan) {
-    return fmt::format(
-        "next: stepsim compare {}   (the table behind the answer)\n"
-        "to train with a policy's batches: write the tokens of each sample of the data set, one a "
-        "line, to lengths.txt\nand say stepsim advise {} --lengths lengths.txt --out-dir {}\n",
-        file,
-        fmt::join(mapped(question.records, shell_word), " "),
-        shell_word(folder.string() + "_planned"));
+    return text + fmt::format("next: stepsim compare {}   (the table behind the answer)\n", file);
   }
-  return fmt::format(
-      "next: stepsim plan {0} --policy {1} --out {2}   (batches for your loader)\n"
-      "      record some steps of it with Recorder(\"new\", policy={3}), then\n"
-      "      stepsim validate {0} --live new.jsonl\n"
-      "more: stepsim compare {0}   (the table behind the answer)\n",
-      file,
-      shell_word(policy),
-      shell_word((folder / "plan.jsonl").string()),
-      Json(policy).dump());
+  return text + fmt::format(
+                    "next: stepsim plan {0} --policy {1} --out {2}   (the same batches as a file)\n"
+                    "      record some steps of it with Recorder(\"new\", policy={3}), then\n"
+                    "      stepsim validate {0} --live new.jsonl\n"
+                    "more: stepsim compare {0}   (the table behind the answer)\n",
+                    file,
+                    shell_word(policy),
+                    shell_word((folder / "plan.jsonl").string()),
+                    Json(policy).dump());
 }
 
 /// What follows the table: what to do next, which files there are, and what is odd.

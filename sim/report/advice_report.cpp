@@ -15,6 +15,7 @@
 #include "sim/report/blame_report.h"
 #include "sim/report/json.h"
 #include "sim/report/number_text.h"
+#include "sim/report/sampler_code.h"
 #include "sim/study/recommendation.h"
 
 namespace stepsim {
@@ -156,8 +157,12 @@ std::string policy_line(const Scenario& scenario, const Advice& advice) {
     return "none of the policies fits into memory";
   }
   const Choice& first = all.choices.front();
-  std::string text = first.policy;
   const Prediction& now = current_of(advice);
+  std::string text = first.policy;
+  if (const std::string& kind = find_policy(scenario, first.policy).kind().name;
+      first.policy != now.policy && kind != first.policy) {
+    text += fmt::format(" (kind \"{}\")", kind);
+  }
   if (first.policy == now.policy) {
     text += ", what you run now";
   } else if (now.out_of_memory) {
@@ -293,7 +298,8 @@ std::string change_line(const Scenario& scenario, const Advice& advice) {
   constexpr double kUneven = 1.001;
   if (effects.sample_skew > kUneven) {
     text +=
-        "; ranks hold different numbers of samples: multiply each loss by the plan's loss_scale";
+        "; ranks hold different numbers of samples: multiply each rank's loss by ranks x own / all "
+        "samples of the step";
   }
   if (effects.fewest_steps < effects.most_steps) {
     text += fmt::format(
@@ -439,12 +445,17 @@ std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& ad
 }
 
 Json advice_json(const Scenario& scenario, const Advice& advice) {
-  Json json = {{"format", "stepsim-advice/1"},
-               {"answer", advice_lines(scenario, advice)},
-               {"options", advice_options_json(advice)},
-               {"recommendation", recommendation_json(recommend(scenario, advice.predictions))},
-               {"predictions", prediction_json(advice.predictions, StepRows::None)},
-               {"blame", blame_json(advice.blame)}};
+  const Prediction* first = recommended(scenario, advice.predictions);
+  const BatchingPolicy* best = first == nullptr ? nullptr : &find_policy(scenario, first->policy);
+  Json json = {
+      {"format", "stepsim-advice/1"},
+      {"answer", advice_lines(scenario, advice)},
+      {"options", advice_options_json(advice)},
+      {"kind", best == nullptr ? Json() : Json(best->kind().name)},
+      {"python", best == nullptr ? Json::array() : Json(sampler_code(*best, scenario.path))},
+      {"recommendation", recommendation_json(recommend(scenario, advice.predictions))},
+      {"predictions", prediction_json(advice.predictions, StepRows::None)},
+      {"blame", blame_json(advice.blame)}};
   const CapAdvice& caps = advice.caps;
   json["bucket_cap"] = {{"own", caps.own.value()},
                         {"best", caps.best.value()},

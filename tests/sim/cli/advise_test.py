@@ -10,6 +10,8 @@ import random
 import shutil
 import sys
 import tempfile
+import tomllib
+import types
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import stepsim_program  # noqa: E402  (it takes the same argument)
@@ -101,6 +103,7 @@ def test_records_alone_give_an_answer_in_five_lines(folder):
     assert [line[: len(head)] for line, head in zip(lines, heads)] == heads, text
     assert " with fixed (90 % interval " in lines[0], lines[0]
     assert " useful tokens/s over fixed (90 % interval +" in lines[1], lines[1]
+    assert "stepsim plan" not in text and "plan's" not in text, text
     assert "5000 samples take " in lines[4] and "at 10.00 an hour" in lines[4], lines[4]
     result = json.loads((folder / "a.json").read_text(encoding="utf-8"))
     assert result["answer"] == lines[:5]
@@ -195,6 +198,45 @@ def test_lengths_of_the_data_set_lead_to_a_plan_that_validate_takes(folder):
     assert rows and all(
         row["lengths"] == [lengths[sample] for sample in row["samples"]] for row in rows
     )
+
+
+class Taken:
+    """Stands for stepsim.torch.BatchSampler, and keeps what it was given."""
+
+    def __init__(self, *arguments, **given):
+        self.arguments, self.given = arguments, given
+
+    @classmethod
+    def from_scenario(cls, *arguments):
+        return cls(*arguments)
+
+
+@in_folder_of_ranks
+def test_the_answer_has_the_policy_as_python_to_paste(folder):
+    text = stepsim_program.run("advise", *RANKS, "--json", "a.json").stdout
+    result = json.loads((folder / "a.json").read_text(encoding="utf-8"))
+    scenario = tomllib.loads((folder / "advice/scenario.toml").read_text(encoding="utf-8"))
+    policy = next(one for one in scenario["policy"] if one["name"] == result["recommendation"]["policy"])
+    assert result["kind"] == policy["kind"] and f'(kind "{policy["kind"]}")' in text, (policy, text)
+    assert "".join(f"    {line}\n" for line in result["python"]) in text, text
+    stub = types.SimpleNamespace(torch=types.SimpleNamespace(BatchSampler=Taken))
+    names = {"stepsim": stub, "lengths": "all", "dataset": "data", "collate": "pad", "loss": 3.0,
+             "DataLoader": Taken, "step": types.SimpleNamespace(loss_scale=0.5)}
+    exec("\n".join(result["python"]), names)
+    assert names["sampler"].arguments == ("all", policy["kind"]), names["sampler"].arguments
+    wanted = {key: value for key, value in policy.items() if key not in ("name", "kind")}
+    assert names["sampler"].given == wanted, (names["sampler"].given, wanted)
+    assert names["loader"].given == {"batch_sampler": names["sampler"], "collate_fn": "pad"}
+    assert names["loss"] == 1.5
+    # What needs the profile, too, comes from the scenario.
+    file = folder / "advice/scenario.toml"
+    head, *policies = file.read_text(encoding="utf-8").split("[[policy]]")
+    kept = [one for one in policies if 'name = "fixed"' in one or 'name = "planner"' in one]
+    file.write_text("[[policy]]".join([head, *kept]), encoding="utf-8")
+    stepsim_program.run("advise", *RANKS, "--json", "a.json")
+    result = json.loads((folder / "a.json").read_text(encoding="utf-8"))
+    exec("\n".join(result["python"]), names)
+    assert names["sampler"].arguments == ("advice/scenario.toml", "planner", "all"), names["sampler"].arguments
 
 
 def recorded_mean(rows):

@@ -1,7 +1,9 @@
 #include "sim/report/notes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include <fmt/core.h>
@@ -216,16 +218,16 @@ struct Words {
                      note.start);
   }
   std::string operator()(const CollectiveNotMeasured& note) const {
-    const bool by_steps = note.origin.source == CollectiveSource::BeyondFittedLinks;
-    const bool of_shards = note.origin.text.starts_with(name_of(CollectiveKind::AllGather)) ||
-                           note.origin.text.starts_with(name_of(CollectiveKind::ReduceScatter));
-    return "not measured: " + note.origin.text +
-           (by_steps    ? "; a step timed on more ranks or nodes narrows the interval "
-                          "(stepcal import step-times)"
-            : of_shards ? "; stepcal measure or nccl-tests (stepcal import nccl-tests) measures it"
-                        : "; stepcal measure or all_reduce.py measures it");
+    return "not measured: " + note.origin.text + "; " + measured_by({&note, 1});
   }
 };
+
+/// "all_reduce: NCCL 2.28.9 tuning model: " and "Ring/LL128".
+std::pair<std::string, std::string> model_and_way(const std::string& origin) {
+  const std::size_t colon = origin.rfind(": ");
+  const std::size_t way = colon == std::string::npos ? 0 : colon + 2;
+  return {origin.substr(0, way), origin.substr(way)};
+}
 
 /// Keeps the note of an op that is farthest from what was measured, on either side.
 void add_farthest(const SizesBeyondMeasured& note, std::vector<SizesBeyondMeasured>& notes) {
@@ -257,6 +259,43 @@ std::vector<SizesBeyondMeasured> joined(const std::vector<SizesBeyondMeasured>& 
 
 }  // namespace
 
+std::string measured_by(std::span<const CollectiveNotMeasured> notes) {
+  if (std::ranges::all_of(notes, [](const CollectiveNotMeasured& note) {
+        return note.origin.source == CollectiveSource::BeyondFittedLinks;
+      })) {
+    return "a step timed on more ranks or nodes narrows the interval (stepcal import step-times)";
+  }
+  const auto of_shards = std::ranges::count_if(notes, [](const CollectiveNotMeasured& note) {
+    return note.origin.text.starts_with(name_of(CollectiveKind::AllGather)) ||
+           note.origin.text.starts_with(name_of(CollectiveKind::ReduceScatter));
+  });
+  const char* verb = notes.size() > 1 ? "measure them" : "measures it";
+  return of_shards == 0 ? fmt::format("stepcal measure or all_reduce.py {}", verb)
+         : of_shards == std::ssize(notes)
+             ? fmt::format("stepcal measure or nccl-tests (stepcal import nccl-tests) {}", verb)
+             : fmt::format(
+                   "stepcal measure, all_reduce.py or nccl-tests (stepcal import nccl-tests) {}",
+                   verb);
+}
+
+std::string collectives_text(std::span<const CollectiveNotMeasured> notes) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> models;
+  for (const CollectiveNotMeasured& note : notes) {
+    const auto [model, way] = model_and_way(note.origin.text);
+    if (models.empty() || models.back().first != model) {
+      models.push_back({model, {}});
+    }
+    models.back().second.push_back(way);
+  }
+  return fmt::format("{}",
+                     fmt::join(mapped(models,
+                                      [](const auto& model) {
+                                        return fmt::format(
+                                            "{}{}", model.first, fmt::join(model.second, " and "));
+                                      }),
+                               "; "));
+}
+
 std::string note_text(const Note& note) {
   return std::visit(Words{}, note);
 }
@@ -280,16 +319,38 @@ std::string times_text(const std::optional<TimesOfAnyBatch>& all) {
   return all && all->fewest < all->most ? note_text(*all) : "";
 }
 
+/// What no table has: one sentence, and another for what a step of more ranks would tell.
+std::vector<std::string> not_measured_texts(const std::vector<CollectiveNotMeasured>& notes) {
+  std::vector<std::string> texts;
+  for (const bool by_steps : {false, true}) {
+    std::vector<CollectiveNotMeasured> alike;
+    std::ranges::copy_if(notes, std::back_inserter(alike), [&](const CollectiveNotMeasured& note) {
+      return (note.origin.source == CollectiveSource::BeyondFittedLinks) == by_steps;
+    });
+    if (!alike.empty()) {
+      texts.push_back(
+          fmt::format("not measured: {}; {}", collectives_text(alike), measured_by(alike)));
+    }
+  }
+  return texts;
+}
+
 std::vector<std::string> note_texts(const Prediction& prediction) {
   std::vector<std::string> texts;
+  std::vector<CollectiveNotMeasured> not_measured;
   std::optional<TimesOfAnyBatch> times;
   for (const Note& note : prediction.notes) {
     widen(note, times);
+    if (const auto* collective = std::get_if<CollectiveNotMeasured>(&note)) {
+      not_measured.push_back(*collective);
+      continue;
+    }
     const bool of_times = std::holds_alternative<TimesOfAnyBatch>(note);
     if (std::string text = of_times ? times_text(times) : note_text(note); !text.empty()) {
       texts.push_back(std::move(text));
     }
   }
+  std::ranges::move(not_measured_texts(not_measured), std::back_inserter(texts));
   return texts;
 }
 
@@ -304,6 +365,7 @@ std::vector<std::string> note_texts(std::span<const Prediction> predictions) {
   std::optional<HostBound> bound;  // The policy with the shortest kernels,
   std::vector<std::string> bound_policies;
   std::optional<TimesOfAnyBatch> times;
+  std::vector<CollectiveNotMeasured> not_measured;
   for (const Prediction& prediction : predictions) {
     for (const Note& note : prediction.notes) {
       if (std::holds_alternative<TimesOfAnyBatch>(note)) {
@@ -313,6 +375,13 @@ std::vector<std::string> note_texts(std::span<const Prediction> predictions) {
       } else if (const auto* host = std::get_if<HostBound>(&note)) {
         bound = bound && bound->compute_ms < host->compute_ms ? bound : *host;
         bound_policies.push_back(printable(prediction.policy));
+      } else if (const auto* collective = std::get_if<CollectiveNotMeasured>(&note)) {
+        const auto has_text = [&](const CollectiveNotMeasured& other) {
+          return other.origin.text == collective->origin.text;
+        };
+        if (std::ranges::none_of(not_measured, has_text)) {
+          not_measured.push_back(*collective);
+        }
       } else {
         const bool of_policy = std::holds_alternative<OutOfMemory>(note);
         add((of_policy && !prediction.policy.empty() ? prediction.policy + ": " : "") +
@@ -330,6 +399,7 @@ std::vector<std::string> note_texts(std::span<const Prediction> predictions) {
   for (const SizesBeyondMeasured& sizes : joined(beyond)) {
     add(note_text(sizes));
   }
+  std::ranges::for_each(not_measured_texts(not_measured), add);
   return seen;
 }
 

@@ -15,7 +15,7 @@ constexpr Column<PredictionSummary> kSummaryColumns[] = {
     {"step_time_ms/p95", "step_ms_p95", [](const Summary& s) -> Cell { return s.step_time_ms.p95; },
      "p95 ms", Format::Milliseconds, 30},
     {"step_time_ms/p99", "step_ms_p99", [](const Summary& s) -> Cell { return s.step_time_ms.p99; }},
-    {"step_time_ms/max", "step_ms_max", [](const Summary& s) -> Cell { return s.step_time_ms.max; }},
+    {"step_time_ms/max", "step_ms_longest_of_run", [](const Summary& s) -> Cell { return s.step_time_ms.max; }},
     {"step_time_ms/interval90/0", "step_ms_low90",
      [](const Summary& s) -> Cell { return s.step_time_ms.low90; },
      "90 % interval", Format::Interval, 20,

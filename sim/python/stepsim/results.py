@@ -128,7 +128,7 @@ class Prediction:
     step_ms_p50: float
     step_ms_p95: float
     step_ms_p99: float
-    step_ms_max: float
+    step_ms_max: float  #: The longest step of a run, mean over the runs; p99 of all can be above it.
     useful_tokens_per_s: float  #: Of all ranks, without padding.
     padded_tokens_per_s: float
     samples_per_s: float

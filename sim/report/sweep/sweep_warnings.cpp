@@ -25,6 +25,7 @@ struct SharedNote {
   std::string text;
   std::optional<SizesBeyondMeasured> sizes;  ///< In place of the text: those of the worst point.
   std::vector<OutOfMemory> needs;            ///< Of points that do not fit.
+  std::optional<CollectiveNotMeasured> collective;
   std::vector<std::size_t> places;
 };
 
@@ -34,7 +35,7 @@ SharedNote& add_shared(std::vector<SharedNote>& shared,
                        std::size_t place) {
   auto found = std::ranges::find(shared, topic, &SharedNote::topic);
   if (found == shared.end()) {
-    shared.push_back({topic, text, std::nullopt, {}, {}});
+    shared.push_back({topic, text, std::nullopt, {}, std::nullopt, {}});
     found = shared.end() - 1;
   }
   found->places.push_back(place);
@@ -52,6 +53,9 @@ void add_note(std::vector<SharedNote>& shared, const Note& note, std::size_t pla
   }
   if (const auto* memory = std::get_if<OutOfMemory>(&note)) {
     found.needs.push_back(*memory);
+  }
+  if (const auto* collective = std::get_if<CollectiveNotMeasured>(&note)) {
+    found.collective = *collective;
   }
 }
 
@@ -85,6 +89,56 @@ std::vector<SharedNote> joined(const std::vector<SharedNote>& notes) {
                 : note.needs.size() > 1 ? needs_text(note.needs)
                                         : note.text;
   }
+  return result;
+}
+
+/// "ddp.bucket_cap = 1 MiB, 4 MiB: "
+std::string points_text(const std::vector<SweepAxis>& axes,
+                        const SweepReport& report,
+                        const std::vector<std::size_t>& places) {
+  return fmt::format("{}{}: ",
+                     axes.size() == 1 ? axes.front().key + " = " : "",
+                     places_text(axes, report, places));
+}
+
+/// Takes the notes of collectives without a measured table out of others, and makes one of them
+/// that says which points they are of.
+std::optional<SharedNote> joined_collectives(const std::vector<SweepAxis>& axes,
+                                             const SweepReport& report,
+                                             std::vector<SharedNote>& notes) {
+  const auto others = std::ranges::stable_partition(
+      notes, [](const SharedNote& note) { return !note.collective.has_value(); });
+  const std::vector<SharedNote> taken(others.begin(), others.end());
+  notes.erase(others.begin(), others.end());
+  if (taken.empty()) {
+    return std::nullopt;
+  }
+  std::vector<std::vector<std::size_t>> groups;
+  for (const SharedNote& note : taken) {
+    if (std::ranges::find(groups, note.places) == groups.end()) {
+      groups.push_back(note.places);
+    }
+  }
+  SharedNote result = taken.front();
+  std::vector<CollectiveNotMeasured> all;
+  std::vector<std::string> texts;
+  for (const std::vector<std::size_t>& places : groups) {
+    std::vector<CollectiveNotMeasured> alike;
+    for (const SharedNote& note : taken) {
+      if (note.places == places) {
+        alike.push_back(*note.collective);
+      }
+    }
+    all.insert(all.end(), alike.begin(), alike.end());
+    const std::string text = collectives_text(alike);
+    texts.push_back(groups.size() == 1 || places.size() == report.rows.size()
+                        ? text
+                        : points_text(axes, report, places) + text);
+  }
+  if (groups.size() > 1) {
+    result.places.resize(report.rows.size());  // The text says of which points it is.
+  }
+  result.text = fmt::format("not measured: {}; {}", fmt::join(texts, "; "), measured_by(all));
   return result;
 }
 
@@ -140,13 +194,14 @@ std::vector<std::string> sweep_warnings(const std::vector<SweepAxis>& axes,
                (why.empty() ? "all its values come to the same" : why);
       });
   std::ranges::move(note_texts(noted(of_times)), std::back_inserter(warnings));
-  for (const SharedNote& note : joined(shared)) {
+  std::vector<SharedNote> notes = joined(shared);
+  if (const auto collectives = joined_collectives(axes, report, notes)) {
+    notes.push_back(*collectives);
+  }
+  for (const SharedNote& note : notes) {
     warnings.push_back(note.places.size() == report.rows.size()
                            ? note.text
-                           : fmt::format("{}{}: {}",
-                                         axes.size() == 1 ? axes.front().key + " = " : "",
-                                         places_text(axes, report, note.places),
-                                         note.text));
+                           : points_text(axes, report, note.places) + note.text);
   }
   return warnings;
 }

@@ -145,9 +145,13 @@ def test_each_row_of_a_sweep_says_where_its_costs_come_from():
     result = json.loads(run("sweep", llama, *over, "--json", "-").stdout)
     sources = [point["collective_source"] for point in result["points"]]
     assert sources[3:] == ["extrapolated"] * 2 and "extrapolated" in text, sources
+    (warning,) = (line for line in text.splitlines() if line.startswith("warning: not measured: "))
     for place, words in (("6", "interpolated between 4 and 8 ranks"),
                          ("12, 16", "extrapolated by log2(ranks) from 4 to 8 ranks")):
-        assert text.count(f"warning: cluster.ranks = {place}: not measured: all_reduce: {words}") == 1
+        assert warning.count(f"cluster.ranks = {place}: all_reduce: {words}") == 1, warning
+    shards = run("sweep", str(ROOT / "scenarios" / "shard_8b.toml"), "--over", "parallel=ddp,fsdp2,hsdp").stdout
+    (warning,) = (line for line in shards.splitlines() if "not measured: " in line)
+    assert "parallel = ddp: all_reduce: " in warning and "parallel = hsdp: all_gather: " in warning, warning
     ranks = str(ROOT / "scenarios" / "two_nodes.toml")
     text = run("sweep", ranks, "--over", "cluster.ranks=4,8,16,32", "--json", "-").stdout
     sources = [point["collective_source"] for point in json.loads(text)["points"]]

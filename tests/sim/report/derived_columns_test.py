@@ -144,7 +144,8 @@ def check_csv(text, result):
         s = prediction["summary"]
         figures = {key: value for key, value in s.items() if not isinstance(value, dict)}
         times = s["step_time_ms"]
-        figures.update({f"step_ms_{key}": times[key] for key in ("mean", "p50", "p95", "p99", "max")})
+        figures.update({f"step_ms_{key}": times[key] for key in ("mean", "p50", "p95", "p99")})
+        figures["step_ms_longest_of_run"] = times["max"]
         figures["step_ms_low90"], figures["step_ms_high90"] = times["interval90"]
         hour = times["interval90_same_hour"]
         figures["step_ms_same_hour_low90"], figures["step_ms_same_hour_high90"] = hour

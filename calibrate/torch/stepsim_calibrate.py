@@ -236,6 +236,7 @@ class Calibration:
         self.block = BLOCK
         self.error = 1.0
         self.swept = []  # The collectives that were measured by size.
+        self.progress = stepsim_ranks.Progress(seconds, ranks.rank == 0)
 
     def run(self):
         """Returns the exit status."""
@@ -283,6 +284,7 @@ class Calibration:
                     os.remove(f"{name}.{ending}")
         trainer = self.make_trainer()  # PyTorch 2 takes seconds for the first optimizer of a process.
         self.deadline = time.monotonic() + self.seconds
+        self.progress = stepsim_ranks.Progress(self.seconds, self.ranks.rank == 0)
         self.probe(trainer)
         if not self.shapes:
             raise BadInput("no shape fits into the memory")
@@ -325,7 +327,8 @@ class Calibration:
         views = dict(self.job.ddp or {}).get("gradient_as_bucket_view", False)
         held = trainer.gradient_bytes if trainer.uses_ddp and not views else 0
         fitting = []
-        for shape in self.shapes:
+        for number, shape in enumerate(self.shapes):
+            self.progress.at(f"does shape {number + 1} of {len(self.shapes)} fit")
             size = (shape.samples * shape.length, shape.samples * shape.length**2)
             if any(size[0] <= one[0] and size[1] <= one[1] for one in fitting):
                 continue
@@ -413,6 +416,7 @@ class Calibration:
             block = order[first : first + self.block]
             self.steps(trainer, block, recorder)
             first += len(block)
+            self.progress.at(f"round {number + 1}, step {first} of {len(order)}")
             each = self.ranks.largest((time.monotonic() - begun) / len(block))
             self.block = max(1, min(BLOCK, int(BLOCK_S / max(each, 1e-6))))
             if self.must_stop():
@@ -460,6 +464,7 @@ class Calibration:
         if not self.ranks.any(self.unit_host is None):
             kinds += ["all_gather", "reduce_scatter"]
         for kind in kinds:
+            self.progress.at(f"{kind} by size")
             options = types.SimpleNamespace(
                 collective=kind,
                 backend=dist.get_backend(),
@@ -492,6 +497,7 @@ class Calibration:
         return found
 
     def report(self):
+        self.progress.done()
         if self.ranks.rank != 0:
             return
         if not self.records():

@@ -96,6 +96,7 @@ class Measurement:
         self.buckets = {}
         self.hosts = []  # Of this round: lengths, width and times of steps that are the host's alone.
         self.host_s = 0.0  # Of the middle one.
+        self.progress = stepsim_ranks.Progress(options.seconds, ranks.rank == 0)
 
     def run(self):
         """Returns the exit status."""
@@ -105,9 +106,11 @@ class Measurement:
         self.copies = stepsim_step.copy_times(self.step, self.dtype, self.trainer.device, self.clock)
         self.open(refused)
         self.deadline = time.monotonic() + self.options.seconds
+        self.progress = stepsim_ranks.Progress(self.options.seconds, self.ranks.rank == 0)
         while not self.is_done():
             self.round(self.rounds)
             self.rounds += 1
+        self.progress.done()
         self.report()
         return stepsim_ranks.INTERRUPTED if self.stop else 0
 
@@ -121,7 +124,8 @@ class Measurement:
         """Meets each shape, the largest first, and returns those without the memory."""
         order = sorted(self.shapes, key=lambda one: (len(one[0]) * one[1] ** 2, one[1]), reverse=True)
         marks, refused = stepsim_step.Marks(self.clock), []
-        for lengths, width in order:
+        for number, (lengths, width) in enumerate(order):
+            self.progress.at(f"first step of shape {number + 1} of {len(order)}")
             error = None
             try:
                 self.trainer.step(lengths, width)
@@ -210,6 +214,7 @@ class Measurement:
             order = order[shift:] + order[:shift]
         found = [None] * len(order)
         for place, shape in enumerate(order):
+            self.progress.at(f"round {self.rounds + 1}, shape {place + 1} of {len(order)}")
             found[shape] = way(*self.shapes[shape])
             if self.clock.PIECE > 0:
                 self.hosts.append(self.host_step())
@@ -378,6 +383,7 @@ class Measurement:
         core now and then."""
         begun = time.monotonic()
         for size in self.request["plan"]["collective_bytes"]:
+            self.progress.at(f"round {self.rounds + 1}, all-reduce of {size} bytes")
             if size not in done:
                 self.trainer.step(*self.shapes[len(self.shapes) // 2])
                 for _ in range(4 if size <= 2**20 else 2):

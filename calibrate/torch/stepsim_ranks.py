@@ -205,6 +205,42 @@ def wait(processes, stopped):
     raise RankFailed(f"rank {failed} {how}; the others were ended")
 
 
+class Progress:
+    """Says on standard error how far a measurement is: "measuring: shape 7 of 24, 31 s of 60". On a
+    terminal it is one line, written anew; elsewhere a line every 10 seconds.
+
+    Args:
+        seconds: What the measurement may take.
+        speaks: False on all ranks but one.
+    """
+
+    EVERY_S = 10.0
+
+    def __init__(self, seconds, speaks=True, file=None, now=time.monotonic):
+        self.seconds, self.speaks, self.now = seconds, speaks, now
+        self.file = sys.stderr if file is None else file
+        self.begun = self.said = now()
+        self.width = 0  # Of the line that stands on the terminal.
+
+    def at(self, place):
+        """place: "shape 7 of 24"."""
+        now, live = self.now(), self.file.isatty()
+        if not self.speaks or now - self.said < (0.2 if live else self.EVERY_S):
+            return
+        self.said = now
+        line = f"measuring: {place}, {now - self.begun:.0f} s of {self.seconds:.0f}"
+        self.file.write("\r" + line.ljust(self.width) if live else line + "\n")
+        self.file.flush()
+        self.width = len(line)
+
+    def done(self):
+        """Takes the line off the terminal."""
+        if self.speaks and self.width > 0 and self.file.isatty():
+            self.file.write("\r" + " " * self.width + "\r")
+            self.file.flush()
+        self.width = 0
+
+
 class Ranks:
     """This process among all ranks, and what they agree on."""
 

@@ -526,6 +526,32 @@ def test_bad_input_is_said_in_a_sentence_and_nothing_is_left():
     assert status == 2 and "no folder no" in said, said
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_measurement_says_how_far_it_is():
+    torch_or_skip()
+    import stepsim_ranks  # pylint: disable=import-outside-toplevel
+
+    clock, plain, live, silent = [100.0], io.StringIO(), Terminal(), Terminal()
+    all_of = [stepsim_ranks.Progress(60, speaks, file, lambda: clock[0])
+              for speaks, file in ((True, plain), (True, live), (False, silent))]
+    for second in range(25):
+        clock[0] = 100.0 + second
+        for one in all_of:
+            one.at(f"shape {second % 24 + 1} of 24")
+    assert plain.getvalue().splitlines() == ["measuring: shape 11 of 24, 10 s of 60",
+                                             "measuring: shape 21 of 24, 20 s of 60"], plain.getvalue()
+    lines = live.getvalue().split("\r")
+    assert len(lines) == 25 and lines[7] == "measuring: shape 8 of 24, 7 s of 60", lines
+    assert all(len(line) >= len(before) - 2 for before, line in zip(lines[1:], lines[2:]))
+    all_of[1].done()
+    assert live.getvalue().endswith("\r" + " " * len("measuring: shape 1 of 24, 24 s of 60") + "\r")
+    assert silent.getvalue() == ""
+
+
 def test_a_python_without_pytorch_is_told_what_to_do():
     for name in ("measure", "live", "calibrate"):
         hidden = f"""

@@ -66,7 +66,12 @@ def run_all(path, least):
 
 
 def test_the_commands_of_the_readme_run():
-    run_all("README.md", 12)
+    run_all("README.md", 2)
+
+
+def test_the_commands_of_the_site_run():
+    for page, least in [("tour", 5), ("planning", 4), ("commands", 12)]:
+        run_all(f"sim/site/{page}.md", least)
 
 
 def test_the_commands_of_the_scenarios_run():

@@ -1,5 +1,7 @@
 #include "sim/predict/draws/lane_schedule.h"
 
+#include <algorithm>
+
 namespace stepsim {
 
 LaneSchedule::LaneSchedule(const LockstepSchedule& schedule, std::size_t lanes)
@@ -9,6 +11,12 @@ LaneSchedule::LaneSchedule(const LockstepSchedule& schedule, std::size_t lanes)
       columns_(3 * schedule.moves.size(), kZero),
       call_(schedule.program.program.collectives.size()),
       transfers_(schedule.collectives.size() * lanes) {
+  for (std::uint8_t stream = 0; stream < kStreams; ++stream) {
+    const auto is_on = [stream](const LockstepMove& move) { return move.stream == stream; };
+    if (stream != kComputeStream && std::ranges::any_of(schedule.moves, is_on)) {
+      side_streams_.push_back(stream);
+    }
+  }
   for (std::size_t n = 0; n < schedule.collectives.size(); ++n) {
     for (const std::int32_t one : schedule.collectives[n]) {
       call_[at(one)] = n;

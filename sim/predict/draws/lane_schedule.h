@@ -34,6 +34,8 @@ class LaneSchedule {
   [[nodiscard]] Times times(std::size_t move) const {
     return {column(3 * move), column(3 * move + 1), column(3 * move + 2)};
   }
+  /// The streams that it uses beside the compute stream.
+  [[nodiscard]] const std::vector<std::uint8_t>& side_streams() const { return side_streams_; }
   /// [lane] Of a collective of the program, its transfer.
   [[nodiscard]] const double* transfer(std::int32_t collective) const {
     return &transfers_[call_[at(collective)] * lanes_];
@@ -52,8 +54,9 @@ class LaneSchedule {
   LaneTimes zeros_;
   std::vector<std::int32_t> columns_;  ///< [3 move + host, latency or work] kZero in most.
   LaneTimes values_;                   ///< [column][lane]
-  std::vector<std::size_t> call_;      ///< [collective of the program] its number among the calls.
-  LaneTimes transfers_;                ///< [in the order of the calls][lane]
+  std::vector<std::uint8_t> side_streams_;
+  std::vector<std::size_t> call_;  ///< [collective of the program] its number among the calls.
+  LaneTimes transfers_;            ///< [in the order of the calls][lane]
 };
 
 }  // namespace stepsim

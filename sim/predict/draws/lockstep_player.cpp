@@ -42,9 +42,6 @@ LockstepPlayer::LockstepPlayer(Run& run, int number, std::span<const Draw> draws
                std::vector<double>(lanes_)},
       common_(lanes_),
       rules_(run.reduced().engine_rules({})),
-      loaders_(lanes_, Loader(run.scenario().loader, run.scenario().ranks)),
-      slowness_(ranks_),
-      state_(ranks_),
       none_(lanes_),
       longest_ms_(draws_),
       total_ms_(lanes_) {
@@ -61,14 +58,6 @@ LockstepPlayer::LockstepPlayer(Run& run, int number, std::span<const Draw> draws
     }
     noise_.emplace_back(seed_of_draw(run.scenario().seed, at(number) + d));
   }
-  for (std::size_t r = 0; r < ranks_; ++r) {
-    slowness_[r].compute.resize(lanes_);
-    slowness_[r].load.assign(at(run.scenario().ddp.accumulation_steps),
-                             std::vector<double>(lanes_));
-    state_[r].host.assign(lanes_, 0.0);
-    state_[r].streams.assign(kStreams, LaneTimes(lanes_));
-  }
-  free_.resize(rules_.communicators.size());
   sums_.ranks.resize(ranks_);
   find_schedules(run);
   // What the schedules price for the first time may have groups of its own.
@@ -122,6 +111,7 @@ bool LockstepPlayer::play(const std::function<void(int step)>& on_step) {
   if (of_step_.size() < at(run_.scenario().steps)) {
     return false;
   }
+  begin();
   for (int step = 0; step < run_.scenario().steps; ++step) {
     if (!play_step(step, *schedules_[of_step_[at(step)]])) {
       return false;
@@ -129,6 +119,21 @@ bool LockstepPlayer::play(const std::function<void(int step)>& on_step) {
     on_step(step);
   }
   return true;
+}
+
+/// Players that wait for their turn take no memory for the ranks.
+void LockstepPlayer::begin() {
+  slowness_.resize(ranks_);
+  state_.resize(ranks_);
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    slowness_[r].compute.resize(lanes_);
+    slowness_[r].load.assign(at(run_.scenario().ddp.accumulation_steps),
+                             std::vector<double>(lanes_));
+    state_[r].host.assign(lanes_, 0.0);
+    state_[r].streams.assign(kStreams, LaneTimes(lanes_));
+  }
+  loaders_.assign(lanes_, Loader(run_.scenario().loader, run_.scenario().ranks));
+  free_.resize(rules_.communicators.size());
 }
 
 void LockstepPlayer::draw_slowness(int step) {
@@ -206,10 +211,8 @@ void LockstepPlayer::draw_transfers(const LaneSchedule& schedule) {
 void LockstepPlayer::begin_step(const LaneSchedule& schedule) {
   const Program& program = schedule.schedule().program.program;
   for (Rank& rank : state_) {
-    for (std::size_t s = 0; s < kStreams; ++s) {
-      if (s != kComputeStream) {
-        rank.streams[s].assign(lanes_, kNever);
-      }
+    for (const std::uint8_t stream : schedule.side_streams()) {
+      rank.streams[stream].assign(lanes_, kNever);
     }
     rank.events.resize(at(program.events), LaneTimes(lanes_));
     rank.marks.resize(at(program.marks), LaneTimes(lanes_));
@@ -274,13 +277,23 @@ bool LockstepPlayer::play_step(int step, const LaneSchedule& schedule) {
   draw_transfers(schedule);
   begin_step(schedule);
   const std::vector<LockstepMove>& moves = schedule.schedule().moves;
-  for (std::size_t m = 0; m < moves.size(); ++m) {
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      make(schedule, m, r);
+  // Between two collectives no rank depends on another: each makes its moves at one go.
+  for (std::size_t begin = 0; begin < moves.size();) {
+    std::size_t end = begin;
+    while (end < moves.size() && moves[end].kind != Opcode::Collective) {
+      ++end;
     }
-    if (moves[m].kind == Opcode::Collective && !transfer(schedule, moves[m].index)) {
+    const bool calls = end < moves.size();
+    end += calls ? 1 : 0;
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      for (std::size_t m = begin; m < end; ++m) {
+        make(schedule, m, r);
+      }
+    }
+    if (calls && !transfer(schedule, moves[end - 1].index)) {
       return false;
     }
+    begin = end;
   }
   if (!exact()) {
     return false;

@@ -60,6 +60,7 @@ class LockstepPlayer {
   };
 
   void find_schedules(Run& run);
+  void begin();
   void set_times(Run& run, StepWork step, LaneSchedule& schedule);
   void draw_slowness(int step);
   void share_cores(int step);

@@ -195,8 +195,8 @@ std::optional<PlayedDraws> play_lockstep_lanes(Run& run,
                                                const std::vector<Draw>& draws,
                                                int threads,
                                                const ProgressCallback& on_progress) {
-  // Clocks and work of all ranks in all lanes are to stay in the processor's caches.
-  constexpr std::size_t kRankDraws = 1024;
+  // Clocks and work of a rank take about a kilobyte in each lane: these are some 200 MB.
+  constexpr std::size_t kRankDraws = 100'000;
   const std::size_t ranks = at(run.scenario().ranks);
   Parts parts(draws.size(), std::clamp<std::size_t>(kRankDraws / ranks, 1, 32), on_progress);
   const std::size_t runs = draws.front().size();

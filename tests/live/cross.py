@@ -19,6 +19,8 @@ import sys
 import tarfile
 import tempfile
 
+import naive
+
 LIVE = pathlib.Path(__file__).resolve().parent
 GROUPS = {  # The scenario of each, in scenarios/.
     "distilbert_small_net20": "distilbert_small",
@@ -40,10 +42,22 @@ def run(*words, status=(0,)):
     return done.stdout
 
 
-def steps_of(record):
+def read(record):
+    """Its header, and a row for each rank and step."""
     with open(record, encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    return 1 + max(row["step"] for row in rows if "step" in row)
+        header, *rows = [json.loads(line) for line in file]
+    return header, rows
+
+
+def steps_of(record):
+    return 1 + max(row["step"] for row in read(record)[1])
+
+
+def three_terms(record, other):
+    """The mean step of `other` by a fit of a + b tokens + c tokens x length to the record, in ms."""
+    header, rows = read(record)
+    warmup = header["warmup_steps"]
+    return naive.predict_ms(naive.fit(rows, warmup), read(other)[1], warmup)
 
 
 def predicted(stepcal, stepsim, group, source, folder):
@@ -63,6 +77,9 @@ def predicted(stepcal, stepsim, group, source, folder):
     for row in json.loads(report.read_text(encoding="utf-8"))["policies"]:
         low, high = row["predicted_ms"]["interval90"]
         rows.append({"group": group, "source": source, "policy": row["policy"],
+                     "predicted_ms": row["predicted_ms"]["mean"], "measured_ms": row["measured_ms"]["mean"],
+                     "interval90": [low, high],
+                     "three_terms_ms": three_terms(record, folder / f"live_all_{row['policy']}.jsonl"),
                      "error": row["error"]["mean"], "inside": row["in_interval"],
                      "half_width": (high - low) / 2 / row["predicted_ms"]["mean"],
                      "score": score(low, high, row["measured_ms"]["mean"])})

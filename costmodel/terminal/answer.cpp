@@ -76,6 +76,7 @@ int write_answer(const std::string& program, const Answer& answer) {
     if (outputs.as_file) {
       screen = {0, false, screen.utf8, false};
     }
+    screen.wide = outputs.wide;
     print_report(answer.text(screen), screen);
   }
   if (!outputs.markdown.empty()) {
@@ -99,6 +100,7 @@ int write_answer(const std::string& program, const Answer& answer) {
   for (const auto& more : answer.then) {
     Answer next = more();
     next.outputs.quiet = outputs.quiet;
+    next.outputs.wide = outputs.wide;
     status = write_answer(program, next);
   }
   return status;

@@ -18,6 +18,7 @@ struct Outputs {
   std::string html;
   std::string markdown;
   bool quiet = false;  ///< True: the text is not printed.
+  bool wide = false;   ///< True: tables have all their columns.
   /// True: the text is laid out as for a file, even where standard output seems to be a terminal:
   /// mpirun gives its processes one, whatever its own output is.
   bool as_file = false;

@@ -9,6 +9,7 @@ struct Screen {
   bool colour = false;   ///< True: colours are understood and wanted.
   bool utf8 = false;     ///< True: bars may use block characters.
   bool redraws = false;  ///< True: the terminal can erase a line.
+  bool wide = false;     ///< True: tables show all their columns, not those alone that fit in 80.
 
   [[nodiscard]] bool is_terminal() const { return columns > 0; }
 };

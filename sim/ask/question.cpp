@@ -88,6 +88,7 @@ std::vector<OptionRow> output_options() {
   return {
       option("json", &Outputs::json, "FILE or -: write the result as JSON").written().for_most(),
       option("csv", &Outputs::csv, "FILE or -: write the result as CSV").written().for_most(),
+      option("wide", &Outputs::wide, "all columns of tables, also beyond 80 characters").for_most(),
       option("quiet,q", &Outputs::quiet, "suppress terminal output").for_most()};
 }
 

@@ -200,6 +200,7 @@ Question advise_question() {
       option("plan", &Q::plans, "PLAN: what ran, for records without a model; may repeat"),
       option("price-per-hour", &Q::price_per_hour, "NUMBER: of all ranks together").from(0),
       option("json", &Outputs::json, "FILE or -: write the result as JSON").written(),
+      option("wide", &Outputs::wide, "all columns of the table, also beyond 80 characters"),
       option("quiet,q", &Outputs::quiet, "suppress terminal output")};
   return question("advise",
                   "from the records of a training to an answer",

@@ -1,4 +1,5 @@
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +18,9 @@
 #include "sim/report/notes.h"
 #include "sim/report/text.h"
 #include "sim/report/trace/traces.h"
+#include "sim/report/training_plan_report.h"
 #include "sim/study/recommendation.h"
+#include "sim/study/training_plan.h"
 
 namespace stepsim {
 
@@ -26,6 +29,8 @@ namespace {
 struct RunOptions {
   std::string policy;
   std::string trace;
+  std::optional<double> epochs;
+  std::optional<double> gpu_hour;
 };
 
 constexpr const char* kRunUsage =
@@ -33,6 +38,7 @@ constexpr const char* kRunUsage =
     "Predicts the step time of one policy (the first, without --policy).\n\n"
     "examples:\n"
     "  stepsim run scenarios/token_skew.toml --policy bucketing\n"
+    "  stepsim run scenarios/shard_8b.toml --epochs 3 --gpu-hour 2.50\n"
     "  stepsim run scenarios/bucket_valley.toml --set ddp.bucket_cap=\"100 MiB\" --json -\n"
     "  stepsim run scenarios/bucket_valley.toml --html page.html\n";
 
@@ -70,10 +76,20 @@ Answer ask_run(const Request& request, const RunOptions& options) {
   }
   Answer answer;
   answer.status = predictions->front().out_of_memory ? kAnswerIsNo : kDone;
+  const EpochGoal goal{options.epochs, options.gpu_hour};
+  const std::vector<TrainingPlan> plans =
+      training_plans(scenario, *job.profile(), *predictions, goal);
   answer.text = [=](const Screen& screen) {
-    return run_text(scenario, predictions->front(), screen, needs);
+    return run_text(
+        scenario, predictions->front(), screen, needs, training_plans_text(plans, goal, screen));
   };
-  answer.json = [=] { return prediction_json(*predictions, StepRows::Streamed); };
+  answer.json = [=] {
+    Json result = prediction_json(*predictions, StepRows::Streamed);
+    if (goal.is_given()) {
+      result["training"] = training_plans_json(plans);
+    }
+    return result;
+  };
   answer.streamed = [=](const Json& json, const TextSink& sink) {
     write_streamed(json, *predictions, sink);
   };
@@ -87,17 +103,24 @@ Answer ask_run(const Request& request, const RunOptions& options) {
 }  // namespace
 
 Question run_question() {
-  return question("run",
-                  "predict the step time of one policy",
-                  kRunUsage,
-                  option_table({scenario_options(),
-                                page_options(),
-                                {option("policy", &RunOptions::policy, "POLICY: of the scenario"),
-                                 option("trace",
-                                        &RunOptions::trace,
-                                        "FILE: also write a Chrome trace, as stepsim trace --out")
-                                     .written()}}),
-                  ask_run);
+  return question(
+      "run",
+      "predict the step time of one policy",
+      kRunUsage,
+      option_table(
+          {scenario_options(),
+           page_options(),
+           {option("policy", &RunOptions::policy, "POLICY: of the scenario"),
+            option("epochs", &RunOptions::epochs, "NUMBER: say what so many epochs take").above(0),
+            option("gpu-hour",
+                   &RunOptions::gpu_hour,
+                   "PRICE: of a rank for an hour; says what training costs")
+                .above(0),
+            option("trace",
+                   &RunOptions::trace,
+                   "FILE: also write a Chrome trace, as stepsim trace --out")
+                .written()}}),
+      ask_run);
 }
 
 }  // namespace stepsim

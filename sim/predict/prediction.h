@@ -61,6 +61,8 @@ struct StepTimeSummary {
   double same_hour_low90 = 0;
   double same_hour_high90 = 0;
 
+  /// How wide the 90 % interval is, at any hour.
+  [[nodiscard]] double width90() const { return high90 - low90; }
   /// The interval in the hour of the calibration is known, and much the narrower one.
   [[nodiscard]] bool drifts() const {
     constexpr double kMuch = 0.8;

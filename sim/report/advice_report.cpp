@@ -347,40 +347,38 @@ const char* verdict_of(const AdviceOption& option) {
 }  // namespace
 
 std::string advice_table(const Advice& advice, const Screen& screen) {
-  Table table({"train with",
-               "step ms",
-               "90 % interval",
-               "loading",
-               "forward",
-               "backward",
-               "waiting",
-               "optimizer",
-               "useful tokens/s",
-               "gain",
-               "90 % interval of it",
-               "verdict"});
+  std::vector<std::string> header = {
+      "train with", "verdict", "gain", "gain, 90 %", "step ms", "useful tokens/s"};
+  if (screen.wide) {
+    header.insert(header.end(),
+                  {"90 % interval", "loading", "forward", "backward", "waiting", "optimizer"});
+  }
+  Table table(std::move(header));
   for (const AdviceOption& option : advice.options) {
     const PredictionSummary& summary = option.prediction.summary;
     const bool is_now = option.change == "now";
-    table.add({fmt::format("{}, {}",
-                           option.prediction.policy,
-                           option.sharding.empty() ? format_bytes(option.cap) : option.sharding),
-               step_ms_text(summary.step_time_ms.mean),
-               fmt::format("{} to {}",
-                           step_ms_text(summary.step_time_ms.low90),
-                           step_ms_text(summary.step_time_ms.high90)),
-               step_ms_text(summary.data_ms),
-               step_ms_text(summary.forward_ms),
-               step_ms_text(summary.backward_ms),
-               step_ms_text(summary.exposed_communication_ms),
-               step_ms_text(summary.optimizer_ms),
-               fmt::format("{:.0f}", summary.useful_tokens_per_s()),
-               is_now ? "" : signed_percent(option.gain.gain),
-               is_now ? ""
-                      : fmt::format("{} to {}",
-                                    signed_percent(option.gain.interval.first),
-                                    signed_percent(option.gain.interval.second)),
-               verdict_of(option)});
+    std::vector<std::string> row = {
+        fmt::format("{}, {}",
+                    option.prediction.policy,
+                    option.sharding.empty() ? format_bytes(option.cap) : option.sharding),
+        verdict_of(option),
+        is_now ? "" : fmt::format("{:+.0f} %", option.gain.gain * 100),
+        is_now ? ""
+               : fmt::format("{:+.0f} to {:+.0f} %",
+                             option.gain.interval.first * 100,
+                             option.gain.interval.second * 100),
+        step_ms_text(summary.step_time_ms.mean),
+        fmt::format("{:.0f}", summary.useful_tokens_per_s())};
+    if (screen.wide) {
+      row.insert(row.end(),
+                 {interval(summary.step_time_ms.low90, summary.step_time_ms.high90),
+                  step_ms_text(summary.data_ms),
+                  step_ms_text(summary.forward_ms),
+                  step_ms_text(summary.backward_ms),
+                  step_ms_text(summary.exposed_communication_ms),
+                  step_ms_text(summary.optimizer_ms)});
+    }
+    table.add(std::move(row));
   }
   return table.text(screen);
 }

@@ -138,9 +138,9 @@ const Column<SavingRow> kSavingColumns[] = {
 };
 // clang-format on
 
-Table savings_table(const Blame& blame) {
+Table savings_table(const Blame& blame, const Screen& screen) {
   const std::vector<SavingRow> rows = rows_of(blame, shown_savings(blame));
-  Table table = table_of<SavingRow>(kSavingColumns, rows);
+  Table table = table_of<SavingRow>(kSavingColumns, rows, screen);
   table.add_bars("saves, of the step",
                  mapped(rows, [&](const SavingRow& row) { return share(blame, row.saving); }),
                  {});
@@ -310,16 +310,18 @@ std::string blame_text(const Scenario& scenario, const Blame& blame, const Scree
                   scenario.steps,
                   scenario.warmup_steps);
   text += noise_text(blame) + "\n";
-  text += savings_table(blame).text(screen);
+  text += savings_table(blame, screen).text(screen);
   text += "Each row changes one thing; savings overlap, so they do not add up.\n";
+  std::string warnings;
   for (const Saving& saving : blame.savings) {
     if (!saving.not_priced.empty()) {
-      text += fmt::format("warning: {}: not priced: {}\n", saving_words(saving), saving.not_priced);
+      warnings +=
+          fmt::format("warning: {}: not priced: {}\n", saving_words(saving), saving.not_priced);
     }
   }
-  text += warnings_text(noted(blame.notes));
+  warnings += warnings_text(noted(blame.notes));
   return text + "\n" + last_text(blame) + exposed_text(blame) + ops_text(blame) + "\n" +
-         headline(scenario, blame);
+         headline(scenario, blame) + warnings;
 }
 
 Json blame_json(const Blame& blame) {

@@ -32,6 +32,8 @@ const char* name_of(FigureFormat format) {
       return "signed_milliseconds";
     case FigureFormat::Whole:
       return "whole";
+    case FigureFormat::MeanMilliseconds:
+      return "milliseconds";  // Pages show what they are given, and intervals beside it.
     case FigureFormat::Tenths:
       return "tenths";
     case FigureFormat::Hundredths:
@@ -72,6 +74,8 @@ std::string figure_text(FigureFormat format, double value, double high) {
       return percent(value);
     case FigureFormat::SignedPercent:
       return signed_percent(value);
+    case FigureFormat::MeanMilliseconds:
+      return mean_text(value, high);
     case FigureFormat::Interval:
       return interval(value, high);
     case FigureFormat::TenthsInterval:

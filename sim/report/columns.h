@@ -18,24 +18,26 @@ namespace stepsim {
 /// How a table writes a figure. The page has a function for each
 /// (sim/report/html/script/format.js).
 enum class FigureFormat {
-  Words,                 ///< As they stand.
-  Milliseconds,          ///< "12.345"
-  SignedMilliseconds,    ///< "+12.345"
-  Whole,                 ///< "12345"
-  Tenths,                ///< "12.3"
-  Hundredths,            ///< "12.34"
-  WholePercent,          ///< "12 %"
-  Percent,               ///< "12.3 %"
-  SignedPercent,         ///< "+12.3 %"
-  Interval,              ///< "12.1-13.4": the lower and the upper end.
-  TenthsInterval,        ///< "12.1 to 13.4", also of two ends.
-  SignedPercentInterval  ///< "+1.2 to +3.4 %", also of two ends.
+  Words,                  ///< As they stand.
+  Milliseconds,           ///< "12.345"
+  SignedMilliseconds,     ///< "+12.345"
+  Whole,                  ///< "12345"
+  Tenths,                 ///< "12.3"
+  Hundredths,             ///< "12.34"
+  WholePercent,           ///< "12 %"
+  Percent,                ///< "12.3 %"
+  SignedPercent,          ///< "+12.3 %"
+  Interval,               ///< "12.1-13.4": the lower and the upper end.
+  TenthsInterval,         ///< "12.1 to 13.4", also of two ends.
+  SignedPercentInterval,  ///< "+1.2 to +3.4 %", also of two ends.
+  MeanMilliseconds        ///< "113.8": as many digits as the interval of that width carries.
 };
 
 /// "milliseconds", "whole", …
 [[nodiscard]] const char* name_of(FigureFormat format);
 
-/// How the terminal's tables write a figure; `high` is the upper end of an interval.
+/// How the terminal's tables write a figure; `high` is the upper end of an interval, of
+/// MeanMilliseconds the width of theirs.
 [[nodiscard]] std::string figure_text(FigureFormat format, double value, double high = 0);
 
 /// What stands in a column: nothing, a number, or words.
@@ -57,7 +59,15 @@ struct Column {
   bool in_terminal = true;                  ///< False: only the page's table shows it.
   bool (*shown)(std::span<const Row> rows) = nullptr;  ///< Whether tables show it; null: always.
   bool in_blank = false;  ///< Whether rows that have no figures show it, too; see value_of().
+  /// Whether the terminal's table shows it with --wide alone; null: always.
+  bool (*wide)(std::span<const Row> rows) = nullptr;
 };
+
+/// For Column::wide.
+template <typename Row>
+[[nodiscard]] bool if_wide(std::span<const Row> /*rows*/) {
+  return true;
+}
 
 /// What stands in a column of a row. Rows for which is_blank() holds, where there is such a
 /// function, show nothing but the columns that are made for these (Column::in_blank).
@@ -83,11 +93,13 @@ void put_cell(const char* key, const Cell& cell, Json& json);
 template <typename Row>
 [[nodiscard]] std::vector<const Column<Row>*> shown_columns(std::span<const Column<Row>> columns,
                                                             std::span<const Row> rows,
-                                                            bool on_page = false) {
+                                                            bool on_page = false,
+                                                            bool wide = true) {
   std::vector<const Column<Row>*> shown;
   for (const Column<Row>& column : columns) {
     if (column.heading != nullptr && (on_page || column.in_terminal) &&
-        (column.shown == nullptr || column.shown(rows))) {
+        (column.shown == nullptr || column.shown(rows)) &&
+        (on_page || wide || column.wide == nullptr || !column.wide(rows))) {
       shown.push_back(&column);
     }
   }
@@ -95,10 +107,13 @@ template <typename Row>
   return shown;
 }
 
-/// What the terminal's table shows of a column.
+/// What the terminal's table shows of a column; a wide one shows means with all their digits.
 template <typename Row>
-[[nodiscard]] std::string table_cell(const Column<Row>& column, const Row& row) {
+[[nodiscard]] std::string table_cell(const Column<Row>& column, const Row& row, bool wide = false) {
   const Cell value = value_of(column, row);
+  if (wide && column.format == FigureFormat::MeanMilliseconds) {
+    return table_cell(FigureFormat::Milliseconds, value, Cell());
+  }
   const bool has_upper = column.upper != nullptr && !std::holds_alternative<std::monostate>(value);
   return table_cell(column.format, value, has_upper ? column.upper(row) : Cell());
 }
@@ -162,10 +177,11 @@ template <typename Row>
 template <typename Row>
 [[nodiscard]] Table table_of(std::span<const Column<Row>> columns,
                              std::span<const Row> rows,
+                             const Screen& screen,
                              const std::vector<Paint>& paint = {},
                              std::vector<std::string> before = {},
                              const std::vector<std::vector<std::string>>& cells_before = {}) {
-  const std::vector<const Column<Row>*> shown = shown_columns(columns, rows);
+  const std::vector<const Column<Row>*> shown = shown_columns(columns, rows, false, screen.wide);
   for (const Column<Row>* column : shown) {
     before.emplace_back(column->heading);
   }
@@ -174,7 +190,7 @@ template <typename Row>
     std::vector<std::string> cells =
         cells_before.empty() ? std::vector<std::string>() : cells_before[i];
     for (const Column<Row>* column : shown) {
-      cells.push_back(table_cell(*column, rows[i]));
+      cells.push_back(table_cell(*column, rows[i], screen.wide));
     }
     table.add(std::move(cells), paint.empty() ? Paint::Plain : paint[i]);
   }
@@ -189,7 +205,9 @@ template <typename Row>
   Json result = Json::array();
   for (const Column<Row>* column : shown_columns(columns, rows, true)) {
     const std::string key = column->key;
-    Json one = {{"key", column->upper != nullptr ? key.substr(0, key.rfind('/')) : key},
+    const bool is_interval =
+        column->upper != nullptr && column->format != FigureFormat::MeanMilliseconds;
+    Json one = {{"key", is_interval ? key.substr(0, key.rfind('/')) : key},
                 {"heading", column->heading}};
     if (column->format != FigureFormat::Words) {
       one["format"] = name_of(column->format);

@@ -120,9 +120,9 @@ const Column<LadderRow> kLadderColumns[] = {
 };
 // clang-format on
 
-Table ladder_table(const LadderStudy& study) {
+Table ladder_table(const LadderStudy& study, const Screen& screen) {
   const std::vector<LadderRow> rows = rows_of(study);
-  return table_of<LadderRow>(kLadderColumns, rows, mapped(rows, [](const LadderRow& row) {
+  return table_of<LadderRow>(kLadderColumns, rows, screen, mapped(rows, [](const LadderRow& row) {
                                return is_best(row) ? Paint::Good : Paint::Plain;
                              }));
 }
@@ -196,7 +196,7 @@ std::string study_text(const Scenario& scenario,
     return fmt::format("{}: left out: {}\n", study.policy, study.skipped);
   }
   std::string text = fmt::format("{}: an epoch of {} steps\n\n", study.policy, study.steps) +
-                     ladder_table(study).text(screen);
+                     ladder_table(study, screen).text(screen);
   for (const PaddedEpoch& row : study.rows) {
     if (!row.refused.empty()) {
       text += fmt::format("warning: {}: {}\n", padding_words(row), row.refused);

@@ -10,10 +10,11 @@ using Format = FigureFormat;
 // clang-format off
 constexpr Column<PredictionSummary> kSummaryColumns[] = {
     {"step_time_ms/mean", "step_ms_mean", [](const Summary& s) -> Cell { return s.step_time_ms.mean; },
-     "step ms", Format::Milliseconds, 10},
+     "step ms", Format::MeanMilliseconds, 10,
+     [](const Summary& s) -> Cell { return s.step_time_ms.width90(); }},
     {"step_time_ms/p50", "step_ms_p50", [](const Summary& s) -> Cell { return s.step_time_ms.p50; }},
     {"step_time_ms/p95", "step_ms_p95", [](const Summary& s) -> Cell { return s.step_time_ms.p95; },
-     "p95 ms", Format::Milliseconds, 30},
+     "p95 ms", Format::Milliseconds, 30, nullptr, true, nullptr, false, if_wide<Summary>},
     {"step_time_ms/p99", "step_ms_p99", [](const Summary& s) -> Cell { return s.step_time_ms.p99; }},
     {"step_time_ms/max", "step_ms_longest_of_run", [](const Summary& s) -> Cell { return s.step_time_ms.max; }},
     {"step_time_ms/interval90/0", "step_ms_low90",
@@ -42,7 +43,7 @@ constexpr Column<PredictionSummary> kSummaryColumns[] = {
      "padding", Format::Percent, 50},
     {"rank_token_spread", "rank_token_spread",
      [](const Summary& s) -> Cell { return s.rank_token_spread; },
-     "rank token spread", Format::Tenths, 60},
+     "rank token spread", Format::Tenths, 60, nullptr, true, nullptr, false, if_wide<Summary>},
     {"std_over_ranks/step_time_ms", "step_ms_std_over_ranks",
      [](const Summary& s) -> Cell { return s.step_time_std_over_ranks; }},
     {"std_over_ranks/padded_tokens", "padded_tokens_std_over_ranks",
@@ -58,7 +59,7 @@ constexpr Column<PredictionSummary> kSummaryColumns[] = {
      [](const Summary& s) -> Cell { return s.exposed_communication_ms; }},
     {"exposed_transfer_ms", "exposed_transfer_ms",
      [](const Summary& s) -> Cell { return s.exposed_transfer_ms(); },
-     "exposed ms", Format::Milliseconds, 70},
+     "exposed ms", Format::Milliseconds, 70, nullptr, true, nullptr, false, if_wide<Summary>},
     {"waiting_for_ranks_ms", "waiting_for_ranks_ms",
      [](const Summary& s) -> Cell { return s.waiting_for_ranks_ms; },
      "waiting ms", Format::Milliseconds, 75},
@@ -66,9 +67,9 @@ constexpr Column<PredictionSummary> kSummaryColumns[] = {
      "overlap", Format::Percent, 80, nullptr, false},
     {"scaling_efficiency", "scaling_efficiency",
      [](const Summary& s) -> Cell { return s.scaling_efficiency(); },
-     "efficiency", Format::Percent, 90},
+     "efficiency", Format::Percent, 90, nullptr, true, nullptr, false, if_wide<Summary>},
     {"peak_memory_mib", "peak_memory_mib", [](const Summary& s) -> Cell { return s.peak_memory_mib; },
-     "memory MiB", Format::Tenths, 100},
+     "memory MiB", Format::Tenths, 100, nullptr, true, nullptr, false, if_wide<Summary>},
 };
 // clang-format on
 

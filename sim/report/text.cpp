@@ -102,7 +102,10 @@ std::string training_text(const std::vector<const Prediction*>& ranked, const Sc
   if (cuts) {
     header.insert(header.end(), {"lost tokens", "cropped tokens", "split samples"});
   }
-  header.insert(header.end(), {"repeated", "sample skew", "token skew", "order change", "shapes"});
+  if (screen.wide) {
+    header.insert(header.end(), {"repeated", "sample skew"});
+  }
+  header.insert(header.end(), {"token skew", "order change", "shapes"});
   if (targets) {
     header.insert(header.end(), {"useful targets", "padded targets", "target padding"});
   }
@@ -131,10 +134,12 @@ std::string training_text(const std::vector<const Prediction*>& ranked, const Sc
       row.push_back(share(effects.cropped_tokens, effects.tokens));
       row.push_back(share(effects.split_samples, effects.samples));
     }
+    if (screen.wide) {
+      row.push_back(share(effects.repeated_samples, effects.samples));
+      row.push_back(fmt::format("{:.3f}", effects.sample_skew));
+    }
     row.insert(row.end(),
-               {share(effects.repeated_samples, effects.samples),
-                fmt::format("{:.3f}", effects.sample_skew),
-                fmt::format("{:.3f}", effects.token_skew),
+               {fmt::format("{:.3f}", effects.token_skew),
                 percent(effects.displacement),
                 std::to_string(effects.distinct_shapes)});
     if (targets) {
@@ -151,7 +156,7 @@ std::string training_text(const std::vector<const Prediction*>& ranked, const Sc
   if (!any) {
     return "";
   }
-  return "\none epoch of training (skew: the largest rank over the mean; order change: distance "
+  return "\none epoch of training (skew: the largest rank over the mean; order change: distance\n"
          "from the sampler's order, as a share of the epoch)\n\n" +
          table.text(screen);
 }
@@ -180,30 +185,29 @@ std::string varlen_section(const std::vector<const Prediction*>& predictions,
 }
 
 /// One row a rank: its means, and the share of the step in which it does not wait.
-Table ranks_table(const Prediction& prediction) {
-  Table table({"rank",
-               "data ms",
-               "forward ms",
-               "backward ms",
-               "exposed ms",
-               "waiting ms",
-               "optimizer ms",
-               "step ms",
-               "useful tokens",
-               "padded tokens"});
+Table ranks_table(const Prediction& prediction, const Screen& screen) {
+  std::vector<std::string> header = {
+      "rank", "data", "forward", "backward", "exposed", "waiting", "optimizer", "step ms"};
+  if (screen.wide) {
+    header.insert(header.end(), {"useful tokens", "padded tokens"});
+  }
+  Table table(std::move(header));
   std::vector<double> busy;
   for (std::size_t rank = 0; rank < prediction.ranks.size(); ++rank) {
     const RankMeans& means = prediction.ranks[rank];
-    table.add({std::to_string(rank),
-               fmt::format("{:.3f}", means.data_ms),
-               fmt::format("{:.3f}", means.forward_ms),
-               fmt::format("{:.3f}", means.backward_ms),
-               fmt::format("{:.3f}", means.exposed_ms - means.waiting_ms),
-               fmt::format("{:.3f}", means.waiting_ms),
-               fmt::format("{:.3f}", means.optimizer_ms),
-               fmt::format("{:.3f}", means.step_ms),
-               fmt::format("{:.1f}", means.useful_tokens),
-               fmt::format("{:.1f}", means.padded_tokens)});
+    std::vector<std::string> row = {std::to_string(rank),
+                                    fmt::format("{:.3f}", means.data_ms),
+                                    fmt::format("{:.3f}", means.forward_ms),
+                                    fmt::format("{:.3f}", means.backward_ms),
+                                    fmt::format("{:.3f}", means.exposed_ms - means.waiting_ms),
+                                    fmt::format("{:.3f}", means.waiting_ms),
+                                    fmt::format("{:.3f}", means.optimizer_ms),
+                                    fmt::format("{:.3f}", means.step_ms)};
+    if (screen.wide) {
+      row.push_back(fmt::format("{:.1f}", means.useful_tokens));
+      row.push_back(fmt::format("{:.1f}", means.padded_tokens));
+    }
+    table.add(std::move(row));
     busy.push_back((means.step_ms - means.exposed_ms) / std::max(means.step_ms, 1e-9));
   }
   table.add_bars("not waiting", std::move(busy), {});
@@ -272,26 +276,28 @@ std::string communication_text(const PredictionSummary& s) {
 std::string run_text(const Scenario& scenario,
                      const Prediction& prediction,
                      const Screen& screen,
-                     const std::vector<std::string>& needs) {
+                     const std::vector<std::string>& needs,
+                     const std::string& training) {
   const PredictionSummary& s = prediction.summary;
   std::string text = header_text(scenario, prediction);
   text += fmt::format("policy {}\n\n", prediction.policy);
-  text += fmt::format("step time          {:.3f} ms mean, 90 % interval {:.3f} to {:.3f}\n",
-                      s.step_time_ms.mean,
-                      s.step_time_ms.low90,
-                      s.step_time_ms.high90);
+  const double width = screen.wide ? 0 : s.step_time_ms.width90();
+  const auto ms = [&](double value) { return mean_text(value, width); };
+  text += fmt::format("step time          {} ms mean, 90 % interval {} to {}\n",
+                      ms(s.step_time_ms.mean),
+                      ms(s.step_time_ms.low90),
+                      ms(s.step_time_ms.high90));
   if (s.step_time_ms.drifts()) {
-    text += fmt::format("                   {:.3f} to {:.3f} in the hour of its calibration\n",
-                        s.step_time_ms.same_hour_low90,
-                        s.step_time_ms.same_hour_high90);
+    text += fmt::format("                   {} to {} in the hour of its calibration\n",
+                        ms(s.step_time_ms.same_hour_low90),
+                        ms(s.step_time_ms.same_hour_high90));
   }
-  text += fmt::format(
-      "                   {:.3f} ms p50, {:.3f} p95, {:.3f} p99; worst of {} steps {:.3f}\n",
-      s.step_time_ms.p50,
-      s.step_time_ms.p95,
-      s.step_time_ms.p99,
-      scenario.steps - scenario.warmup_steps,
-      s.step_time_ms.max);
+  text += fmt::format("                   {} ms p50, {} p95, {} p99; worst of {} steps {}\n",
+                      ms(s.step_time_ms.p50),
+                      ms(s.step_time_ms.p95),
+                      ms(s.step_time_ms.p99),
+                      scenario.steps - scenario.warmup_steps,
+                      ms(s.step_time_ms.max));
   text += fmt::format("throughput         {:.0f} useful tokens/s, {:.1f} samples/s\n",
                       s.useful_tokens_per_s(),
                       s.samples_per_s());
@@ -316,8 +322,8 @@ std::string run_text(const Scenario& scenario,
   }
   text += "\n";
 
-  text += ranks_table(prediction).text(screen);
-  text += needs_text(prediction.policy, needs);
+  text += ranks_table(prediction, screen).text(screen);
+  text += needs_text(prediction.policy, needs) + training;
   return text + shape_text({&prediction, 1}, screen) + varlen_section({&prediction}, screen) +
          warnings_text({&prediction, 1});
 }
@@ -325,7 +331,8 @@ std::string run_text(const Scenario& scenario,
 std::string compare_text(const Scenario& scenario,
                          const std::vector<Prediction>& predictions,
                          const std::vector<double>& planning_seconds,
-                         const Screen& screen) {
+                         const Screen& screen,
+                         const std::string& training) {
   const std::vector<const Prediction*> ranked = ranked_by_throughput(predictions);
   const Recommendation recommendation = recommend(scenario, predictions);
   std::vector<Interval90> speeds;
@@ -344,7 +351,8 @@ std::string compare_text(const Scenario& scenario,
     names.push_back({prediction->policy + (reference ? " *" : "") + (misfit ? " !" : "")});
     paints.push_back(row_paint(*prediction, reference, recommendation));
   }
-  Table table = table_of<PredictionSummary>(summary_columns(), rows, paints, {"policy"}, names);
+  Table table =
+      table_of<PredictionSummary>(summary_columns(), rows, screen, paints, {"policy"}, names);
   table.add_intervals("useful tokens/s, 90 % interval", std::move(speeds));
   std::string text = header_text(scenario, predictions.front()) + "\n" + table.text(screen);
   if (any_reference) {
@@ -358,9 +366,9 @@ std::string compare_text(const Scenario& scenario,
     text += same_hour_text(*best);
     text += needs_text(best->policy, training_needs(scenario, *best));
   }
-  return text + training_text(ranked, screen) + planning_text(predictions, planning_seconds) +
-         shape_text(predictions, screen) + varlen_section(ranked, screen) +
-         warnings_text(predictions);
+  return text + training_text(ranked, screen) + training +
+         planning_text(predictions, planning_seconds) + shape_text(predictions, screen) +
+         varlen_section(ranked, screen) + warnings_text(predictions);
 }
 
 }  // namespace stepsim

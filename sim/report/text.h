@@ -9,17 +9,20 @@
 
 namespace stepsim {
 
-/// One policy: the step, its parts, the ranks. `needs`: training_needs() of it, said below.
+/// One policy: the step, its parts, the ranks. `needs`: training_needs() of it, said below;
+/// `training`: training_plans_text().
 [[nodiscard]] std::string run_text(const Scenario& scenario,
                                    const Prediction& prediction,
                                    const Screen& screen = {},
-                                   const std::vector<std::string>& needs = {});
+                                   const std::vector<std::string>& needs = {},
+                                   const std::string& training = {});
 
 /// All policies ranked by useful tokens per second, and a recommendation. `planning_seconds`:
 /// [prediction] what planning the epoch took on this host, or empty.
 [[nodiscard]] std::string compare_text(const Scenario& scenario,
                                        const std::vector<Prediction>& predictions,
                                        const std::vector<double>& planning_seconds,
-                                       const Screen& screen = {});
+                                       const Screen& screen = {},
+                                       const std::string& training = {});
 
 }  // namespace stepsim

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,12 +19,19 @@
 #include "sim/report/notes.h"
 #include "sim/report/shape_report.h"
 #include "sim/report/text.h"
+#include "sim/report/training_plan_report.h"
 #include "sim/study/comparison.h"
 #include "sim/study/recommendation.h"
+#include "sim/study/training_plan.h"
 
 namespace stepsim {
 
 namespace {
+
+struct CompareOptions {
+  std::optional<double> epochs;
+  std::optional<double> gpu_hour;
+};
 
 constexpr const char* kCompareUsage =
     "usage: stepsim compare SCENARIO [options]\n\n"
@@ -36,6 +44,7 @@ constexpr const char* kCompareUsage =
 
 Answer answer_of(std::vector<ComparedPolicy> compared,
                  const Request& request,
+                 const EpochGoal& goal,
                  const std::shared_ptr<Jobs>& jobs) {
   const Scenario& scenario = jobs->base();
   // The forms of the answer share the rows, which very many ranks and steps fill the memory with.
@@ -54,13 +63,22 @@ Answer answer_of(std::vector<ComparedPolicy> compared,
   if (!cures.empty()) {
     answers["cures"] = cures_json(predictions, cures);
   }
+  const std::vector<TrainingPlan> plans =
+      training_plans(scenario, *jobs->profile(scenario), predictions, goal);
+  if (goal.is_given()) {
+    answers["training"] = training_plans_json(plans);
+  }
   const bool any_fits = std::ranges::any_of(
       predictions, [](const Prediction& prediction) { return !prediction.out_of_memory; });
   const bool any_choice = recommendation.only_references || !recommendation.choices.empty();
   Answer answer;
   answer.status = any_fits && any_choice ? kDone : kAnswerIsNo;
   answer.text = [=](const Screen& screen) {
-    return compare_text(jobs->base(), *shared, planning_seconds, screen) +
+    return compare_text(jobs->base(),
+                        *shared,
+                        planning_seconds,
+                        screen,
+                        training_plans_text(plans, goal, screen)) +
            cures_text(*shared, cures);
   };
   answer.json = [=] {
@@ -78,7 +96,7 @@ Answer answer_of(std::vector<ComparedPolicy> compared,
   return answer;
 }
 
-Answer ask_compare(const Request& request, const NoOptions&) {
+Answer ask_compare(const Request& request, const CompareOptions& options) {
   const auto jobs = std::make_shared<Jobs>(read_asked(request));
   const Scenario& scenario = jobs->base();
   (void)jobs->profile(scenario);  // What is wrong with it comes before any work.
@@ -93,17 +111,27 @@ Answer ask_compare(const Request& request, const NoOptions&) {
   const KeptRows rows = request.points.resume.empty() ? request.rows() : KeptRows::Rows;
   std::vector<ComparedPolicy> compared = compare_policies(*jobs, rows, runner, progress.callback());
   progress.done();
-  return answer_of(std::move(compared), request, jobs);
+  return answer_of(std::move(compared), request, EpochGoal{options.epochs, options.gpu_hour}, jobs);
 }
 
 }  // namespace
 
 Question compare_question() {
-  Question row = question("compare",
-                          "all policies of a scenario side by side",
-                          kCompareUsage,
-                          option_table({scenario_options(), page_options(), point_options()}),
-                          ask_compare);
+  Question row = question(
+      "compare",
+      "all policies of a scenario side by side",
+      kCompareUsage,
+      option_table(
+          {scenario_options(),
+           page_options(),
+           point_options(),
+           {option("epochs", &CompareOptions::epochs, "NUMBER: say what so many epochs take")
+                .above(0),
+            option("gpu-hour",
+                   &CompareOptions::gpu_hour,
+                   "PRICE: of a rank for an hour; says what training costs")
+                .above(0)}}),
+      ask_compare);
   row.points = SharedPoints::ProcessesAndShards;
   return row;
 }

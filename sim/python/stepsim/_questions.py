@@ -11,7 +11,7 @@ from . import _core
 ROWS: Dict[str, Dict[str, Any]] = {row["name"]: row for row in _core.questions()}
 
 # What a result has methods for, or what Scenario() and set() say.
-_ELSEWHERE = ("csv", "html", "json", "quiet", "report")
+_ELSEWHERE = ("csv", "html", "json", "markdown", "quiet", "report", "wide")
 _TYPES = {"flag": bool, "text": str, "texts": List[str], "number": float, "whole number": int,
           "range": tuple, "whole numbers": List[int]}
 _EXECUTOR = ("A concurrent.futures.Executor, as of a process pool or Dask, whose workers compute the "

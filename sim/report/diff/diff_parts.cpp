@@ -87,7 +87,7 @@ double shown_bound(const Effect& effect, double bound) {
 }
 
 std::string diff_parts_text(const RecordDiff& diff, const Screen& screen) {
-  return table_of<PartRow>(kPartColumns, rows_of(diff, false)).text(screen);
+  return table_of<PartRow>(kPartColumns, rows_of(diff, false), screen).text(screen);
 }
 
 Json diff_parts_json(const RecordDiff& diff) {

@@ -131,10 +131,10 @@ bool changes_work(const SweepReport& report) {
 /// "113.803 ms", with the tokens where points do not have the same work in a step.
 std::string time_of(const SweepPoint& point, const SweepReport& report) {
   const PredictionSummary& s = point.prediction.summary;
-  return changes_work(report) ? fmt::format("{:.3f} ms for {:.0f} useful tokens",
-                                            s.step_time_ms.mean,
-                                            s.useful_tokens_per_step)
-                              : fmt::format("{:.3f} ms", s.step_time_ms.mean);
+  const std::string ms = mean_text(s.step_time_ms.mean, s.step_time_ms.width90());
+  return changes_work(report)
+             ? fmt::format("{} ms for {:.0f} useful tokens", ms, s.useful_tokens_per_step)
+             : ms + " ms";
 }
 
 /// Which points cannot be told from the best; empty when all can.
@@ -322,10 +322,12 @@ std::string sweep_text(const Scenario& scenario,
     shares.push_back(row.is_blank() ? 0 : bar_share(times[i], low, high));
     plain.push_back(bar_text(shares.back(), 21, {}));
   }
-  Table table =
-      table_of<SweepRow>(sweep_columns(), rows, paints, mapped(axes, &SweepAxis::key), labels);
-  table.add_bars(
-      screen.is_terminal() ? "step ms above the shortest" : "", shares, std::move(plain));
+  Table table = table_of<SweepRow>(
+      sweep_columns(), rows, screen, paints, mapped(axes, &SweepAxis::key), labels);
+  if (screen.is_terminal() || screen.wide) {
+    table.add_bars(
+        screen.is_terminal() ? "step ms above the shortest" : "", shares, std::move(plain));
+  }
   const Prediction& best = report.rows[report.best].point.prediction;
   std::string text = fmt::format("{}: policy {}, {} ranks, profile {}\n\n{}\n{}\n",
                                  scenario.name,

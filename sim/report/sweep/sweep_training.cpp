@@ -48,11 +48,11 @@ const Column<TrainingRow> kTrainingColumns[] = {
     {"samples_per_s_interval90/0", nullptr,
      [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_low90; },
      "90 % interval", FigureFormat::TenthsInterval, 30,
-     [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_high90; }},
+     [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_high90; }, true, nullptr, false, if_wide<TrainingRow>},
     {"samples_per_s_interval90/1", nullptr,
      [](const TrainingRow& r) -> Cell { return r.cost->samples_per_s_high90; }},
     {"samples_per_s_per_rank", nullptr, [](const TrainingRow& r) -> Cell { return r.cost->per_rank; },
-     "per rank", FigureFormat::Hundredths, 40},
+     "per rank", FigureFormat::Hundredths, 40, nullptr, true, nullptr, false, if_wide<TrainingRow>},
     {"efficiency", nullptr, [](const TrainingRow& r) -> Cell { return r.cost->efficiency; },
      "efficiency", FigureFormat::WholePercent, 50},
     {"efficient", nullptr,
@@ -83,8 +83,8 @@ std::string training_text(const std::vector<SweepAxis>& axes,
   if (rows.empty()) {
     return "";
   }
-  const Table table =
-      table_of<TrainingRow>(kTrainingColumns, rows, {}, mapped(axes, &SweepAxis::key), labels);
+  const Table table = table_of<TrainingRow>(
+      kTrainingColumns, rows, screen, {}, mapped(axes, &SweepAxis::key), labels);
   const auto worth = largest_worth(report.training, report.goal);
   const std::string sentence =
       worth

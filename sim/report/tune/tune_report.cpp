@@ -158,13 +158,13 @@ const Column<TuneRow> kTuneColumns[] = {
      "step ms", FigureFormat::Milliseconds, 20, nullptr, true, are_finalists},
     {nullptr, nullptr, [](const TuneRow& r) -> Cell { return r.price().low90_ms; },
      "90 % interval", FigureFormat::Interval, 30,
-     [](const TuneRow& r) -> Cell { return r.price().high90_ms; }, true, are_finalists},
+     [](const TuneRow& r) -> Cell { return r.price().high90_ms; }, true, are_finalists, false, if_wide<TuneRow>},
     {nullptr, "useful_tokens_per_s", [](const TuneRow& r) -> Cell { return r.price().useful_tokens_per_s(); },
      "useful tokens/s", FigureFormat::Whole, 40},
     {nullptr, nullptr, best_gain,
      "the best is faster by, 90 %", FigureFormat::Words, 50, nullptr, true, are_finalists},
     {nullptr, nullptr, [](const TuneRow& r) -> Cell { return r.point->samples; },
-     "samples a step", FigureFormat::Tenths, 60, nullptr, true, are_finalists},
+     "samples a step", FigureFormat::Tenths, 60, nullptr, true, are_finalists, false, if_wide<TuneRow>},
     {nullptr, "peak_memory_mib", [](const TuneRow& r) -> Cell { return r.price().memory_mib; },
      "memory MiB", FigureFormat::Tenths, 70},
     {nullptr, "order_change", [](const TuneRow& r) -> Cell { return r.point->displacement; },
@@ -191,7 +191,7 @@ std::string front_text(const TuneSpace& space, const TuneResult& result, const S
       fmt::format("\nless memory{}, and the fastest that has it (without noise)\n\n{}",
                   shows_left_out ? ", less change of order or fewer tokens left out"
                                  : " or less change of order",
-                  table_of<TuneRow>(kTuneColumns, rows).text(screen));
+                  table_of<TuneRow>(kTuneColumns, rows, screen).text(screen));
   if (result.front.size() > kShown) {
     text += fmt::format("{} more: --csv, --json\n", result.front.size() - kShown);
   }
@@ -314,8 +314,8 @@ std::string tune_text(const Scenario& scenario,
   if (result.finalists.empty()) {
     return text + tune_headline(space, result) + "\n" + certificate_text(result) + "\n";
   }
-  text +=
-      table_of<TuneRow>(kTuneColumns, rows_of(space, result.finalists, kFinalists)).text(screen);
+  text += table_of<TuneRow>(kTuneColumns, rows_of(space, result.finalists, kFinalists), screen)
+              .text(screen);
   if (result.alike > 0) {
     text += fmt::format("{} more come to the same as one of these\n", result.alike);
   }

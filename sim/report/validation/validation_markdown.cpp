@@ -148,9 +148,9 @@ std::string validation_markdown(const Validation& validation,
       "## Step time\n\nFrom the last rank's start to the last rank's end, mean over the steady "
       "steps. Repeatability is the standard deviation of the passes' means; an error below two "
       "standard errors of the measured mean cannot be told from none.\n\n" +
-      markdown_table(step_time_table(validation)) + "\n";
+      markdown_table(step_time_table(validation, true)) + "\n";
   text += "## Where the error is\n\nPoints of the measured step that each part adds.\n\n" +
-          markdown_table(part_error_table(validation)) + "\n";
+          markdown_table(part_error_table(validation, true)) + "\n";
   text += "## Findings\n\n";
   for (const std::string& finding : findings(validation, sources)) {
     text += bullet(finding);

@@ -94,38 +94,41 @@ const char* name_of(PredictionTime time) {
 
 }  // namespace
 
-Table step_time_table(const Validation& validation) {
-  Table table({"policy",
-               "predicted ms",
-               "90 % interval",
-               "measured ms",
-               "error",
-               "p50 error",
-               "p95 error",
-               "per-step error",
-               "repeatability",
-               "2 std errors",
-               "in interval"});
+Table step_time_table(const Validation& validation, bool wide) {
+  std::vector<std::string> header = {
+      "policy", "predicted ms", "90 % interval", "measured ms", "error"};
+  if (wide) {
+    header.insert(header.end(),
+                  {"p50 error", "p95 error", "per-step error", "repeatability", "2 std errors"});
+  }
+  header.emplace_back("in interval");
+  Table table(std::move(header));
   for (const PolicyValidation& p : validation.policies) {
-    table.add({printable(p.policy),
-               fmt::format("{:.3f}", p.predicted.mean),
-               interval(p.predicted.low90, p.predicted.high90),
-               fmt::format("{:.3f}", p.measured_mean),
-               signed_percent(p.error_mean),
-               signed_percent(p.error_p50),
-               signed_percent(p.error_p95),
-               percent(p.step_error),
-               p.repeats > 1 ? "+-" + percent(p.repeatability) : "one run",
-               plus_minus(p.resolution()),
-               p.covered ? "yes" : "no"});
+    std::vector<std::string> row = {printable(p.policy),
+                                    fmt::format("{:.3f}", p.predicted.mean),
+                                    interval(p.predicted.low90, p.predicted.high90),
+                                    fmt::format("{:.3f}", p.measured_mean),
+                                    signed_percent(p.error_mean)};
+    if (wide) {
+      row.insert(row.end(),
+                 {signed_percent(p.error_p50),
+                  signed_percent(p.error_p95),
+                  percent(p.step_error),
+                  p.repeats > 1 ? "+-" + percent(p.repeatability) : "one run",
+                  plus_minus(p.resolution())});
+    }
+    row.emplace_back(p.covered ? "yes" : "no");
+    table.add(std::move(row));
   }
   return table;
 }
 
-Table part_error_table(const Validation& validation) {
+Table part_error_table(const Validation& validation, bool wide) {
   std::vector<std::string> header = {"policy", "error"};
   header.insert(header.end(), std::begin(kPartNames), std::end(kPartNames));
-  header.emplace_back("the error is");
+  if (wide) {
+    header.emplace_back("the error is");
+  }
   Table table(header);
   for (const PolicyValidation& p : validation.policies) {
     std::vector<std::string> row = {printable(p.policy),
@@ -134,9 +137,11 @@ Table part_error_table(const Validation& validation) {
       const auto error = error_of(p, part);
       row.push_back(error ? fmt::format("{:+.1f}", *error * 100) : "-");
     }
-    row.emplace_back(!p.resolution()            ? "of one run"
-                     : p.within_repeatability() ? "within repeatability"
-                                                : "real");
+    if (wide) {
+      row.emplace_back(!p.resolution()            ? "of one run"
+                       : p.within_repeatability() ? "within repeatability"
+                                                  : "real");
+    }
     table.add(std::move(row));
   }
   return table;
@@ -155,20 +160,20 @@ std::string validation_text(const Validation& validation,
   }
   text += "\n";
   text += "step time (last rank's start to last rank's end), mean over the steady steps\n\n" +
-          step_time_table(validation).text(screen);
+          step_time_table(validation, screen.wide).text(screen);
   text += "\nwhere the error is, in points of the measured step\n\n" +
-          part_error_table(validation).text(screen) + "\n";
+          part_error_table(validation, screen.wide).text(screen) + "\n";
   for (const std::string& finding : findings(validation, sources)) {
     text += finding + "\n";
-  }
-  for (const std::string& warning : validation.warnings) {
-    text += "warning: " + warning + "\n";
   }
   for (const std::string& line : advice(validation, sources, bound)) {
     text += "what to do: " + line + "\n";
   }
   if (!validation.holds(bound)) {
     text += "Next: " + next_command(validation, sources, bound) + "\n";
+  }
+  for (const std::string& warning : validation.warnings) {
+    text += "warning: " + warning + "\n";
   }
   return text;
 }

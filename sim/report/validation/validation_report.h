@@ -10,9 +10,9 @@
 namespace stepsim {
 
 /// The policies: predicted and measured step time with every error.
-[[nodiscard]] Table step_time_table(const Validation& validation);
+[[nodiscard]] Table step_time_table(const Validation& validation, bool wide);
 /// What each part of the step adds to the error of the mean.
-[[nodiscard]] Table part_error_table(const Validation& validation);
+[[nodiscard]] Table part_error_table(const Validation& validation, bool wide);
 
 /// Both tables, the findings and the verdict for a bound on the error of the mean, a fraction.
 [[nodiscard]] std::string validation_text(const Validation& validation,

@@ -196,7 +196,7 @@ def test_every_text_report_has_its_json_and_csv():
 
 
 def test_compare_prints_the_published_padding_and_spread():
-    text = run("compare", SKEW).stdout
+    text = run("compare", SKEW, "--wide").stdout
     for policy, padding, spread in (
         ("uniform", "0.0 %", " 0.0 "),
         ("variable_fixed", "39.5 %", " 382.0 "),

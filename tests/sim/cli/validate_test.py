@@ -104,7 +104,8 @@ def test_validate_ends_with_1_and_says_which_policy_is_off_and_why(folder, file,
     assert "the mean step of 1 of 1 policies is off by more than 10.0 %: bucketing -" in verdict, verdict
     assert "mostly backward (-" in verdict, verdict
     assert "what to do: bucketing: backward is predicted too short: recalibrate" in text, text
-    assert text.splitlines()[-1].startswith("Next: stepcal grid plans/*.jsonl --out shapes.json && "), text
+    (command,) = (line for line in text.splitlines() if line.startswith("Next: "))
+    assert text.splitlines()[-1].startswith("warning: ") and command.startswith("Next: stepcal grid plans/*.jsonl --out shapes.json && "), text
     assert "warning: no live run of uniform, variable_fixed, token_budget" in text, text
     assert "every mean step is within 60.0 %" in stepsim_program.run(*options, "--bound", "60").stdout
 

@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include "sim/report/number_text.h"
+
 using namespace stepsim;
 
 namespace {
@@ -45,11 +47,41 @@ TEST_CASE("columns make JSON, CSV, and tables of their rows") {
         R"({"name":"c","ms":[4.0,5.0],"share":0.4})");
   CHECK(csv_text<Measured>(kColumns, kRows) ==
         "name,low_ms,high_ms,count\n\"a, b\",1.25,2.5,3\nc,4,5,\n");
-  const Table table = table_of<Measured>(kColumns, kRows);
+  const Table table = table_of<Measured>(kColumns, kRows, {});
   CHECK(table.header() == std::vector<std::string>{"name", "count", "interval"});
   CHECK(table.rows()[0] == std::vector<std::string>{"a, b", "3", "1.2 to 2.5"});
   CHECK(table.rows()[1] == std::vector<std::string>{"c", "-", "4.0 to 5.0"});
-  CHECK(table_of<Measured>(kColumns, std::span(kRows).subspan(1)).header().size() == 2);
+  CHECK(table_of<Measured>(kColumns, std::span(kRows).subspan(1), {}).header().size() == 2);
+}
+
+TEST_CASE("some columns are in wide tables alone") {
+  const Column<Measured> columns[] = {kColumns[0],
+                                      {"count",
+                                       "count",
+                                       [](const Measured& r) -> Cell { return r.count; },
+                                       "count",
+                                       FigureFormat::Whole,
+                                       20,
+                                       nullptr,
+                                       true,
+                                       any_counted,
+                                       false,
+                                       if_wide<Measured>}};
+  Screen screen;
+  CHECK(table_of<Measured>(columns, kRows, screen).header() == std::vector<std::string>{"name"});
+  screen.wide = true;
+  CHECK(table_of<Measured>(columns, kRows, screen).header().size() == 2);
+  CHECK(page_columns<Measured>(columns, kRows).size() == 2);
+}
+
+TEST_CASE("a mean has the digits that its interval carries") {
+  CHECK(mean_text(24.12345, 18) == "24.1");
+  CHECK(mean_text(136.5321, 1) == "136.5");
+  CHECK(mean_text(1136.5321, 400) == "1137");
+  CHECK(mean_text(136.5321, 0.02) == "136.532");
+  CHECK(mean_text(0.12345, 0.1) == "0.123");
+  CHECK(mean_text(22.5, 0) == "22.500");
+  CHECK(figure_text(FigureFormat::MeanMilliseconds, 24.12345, 18) == "24.1");
 }
 
 TEST_CASE("the page learns of the columns that its tables show, those of the terminal and more") {

@@ -71,7 +71,7 @@ def test_the_page_of_a_comparison_holds_every_policy():
     data = page_of("compare", SKEW)
     result = json.loads(run("compare", SKEW, "--json", "-").stdout)
     assert data["result"] == result
-    text = run("compare", SKEW).stdout
+    text = run("compare", SKEW, "--wide").stdout
     assert data["headline"] in text.splitlines(), data["headline"]
     assert data["recommended"] == "bucketing" and data["references"] == ["uniform"]
     policies = [p["policy"] for p in result["predictions"]]
@@ -86,7 +86,7 @@ def test_the_page_of_a_comparison_holds_every_policy():
 
 
 def test_the_page_agrees_with_the_text_reports():
-    run_text = run("run", VALLEY).stdout
+    run_text = run("run", VALLEY, "--wide").stdout
     data = page_of("run", VALLEY)
     times = data["result"]["predictions"][0]["summary"]["step_time_ms"]
     assert f"step time          {times['mean']:.3f} ms mean" in run_text, run_text
@@ -144,7 +144,7 @@ def test_bucket_caps_of_the_page_are_those_of_a_sweep():
 
 
 def test_the_page_of_a_sweep_holds_a_timeline_a_point():
-    text = run("sweep", VALLEY, *CAPS).stdout
+    text = run("sweep", VALLEY, *CAPS, "--wide").stdout
     result = json.loads(run("sweep", VALLEY, *CAPS, "--json", "-").stdout)
     data = page_of("sweep", VALLEY, *CAPS)
     assert data["result"] == result and data["kind"] == "sweep"
@@ -164,7 +164,7 @@ def test_the_page_of_a_sweep_holds_a_timeline_a_point():
         assert f"{label} " in text and f"  {timeline['mean_ms']:.3f}  " in text, text
     assert [t["label"] for t in data["timelines"] if t["best"]] == ["128 MiB"]
     best = next(line for line in text.splitlines() if line.startswith("Best: "))
-    assert best.startswith("Best: ddp.bucket_cap = 128 MiB, 113.803 ms a step; "), best
+    assert best.startswith("Best: ddp.bucket_cap = 128 MiB, 114 ms a step; "), best
     assert data["headline"] == result["headline"] == best
     header = text.splitlines()[2]
     places = [header.index(column["heading"]) for column in data["sweep_columns"]]

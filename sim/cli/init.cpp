@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "costmodel/base/mapped.h"
+#include "costmodel/base/shell_word.h"
+#include "costmodel/io/atomic_file.h"
+#include "costmodel/records/profile.h"
+#include "sim/ask/question.h"
+#include "sim/batching/lengths.h"
+#include "sim/scenario/scenario.h"
+#include "sim/study/starter/described_scenario.h"
+
+namespace stepsim {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct InitOptions {
+  std::string out = "scenario.toml";
+  std::string model;
+  std::string gpus;
+  std::string profile;
+  std::string lengths;
+  std::optional<std::int64_t> length;
+  std::optional<std::int64_t> batch_size;
+  std::string parallel;
+};
+
+constexpr const char* kInitUsage =
+    "usage: stepsim init [--model MODEL] [--gpus GPUS] [--profile PROFILE] [--lengths FILE] "
+    "[options]\n\n"
+    "Writes a scenario with comments, for a training that nobody has run yet: a model by its\n"
+    "config.json or a preset, the GPUs, and the lengths of the data. On a terminal it asks for\n"
+    "what is not given. Of a training that runs, its record makes a better one: stepsim advise.\n\n"
+    "examples:\n"
+    "  stepsim init --model llama3-8b --gpus 8 --profile h100_8x_published --length 4096\n"
+    "  stepsim init --model config.json --gpus 2x8 --profile h100_2x8_published --lengths "
+    "lengths.txt\n";
+
+/// Asks on the terminal; an empty line is the answer that is offered.
+std::string asked(const std::string& question, const std::string& offered) {
+  fmt::print(stderr, "{}{}: ", question, offered.empty() ? "" : fmt::format(" [{}]", offered));
+  std::string line;
+  if (!std::getline(std::cin, line)) {
+    return offered;
+  }
+  return line.empty() ? offered : line;
+}
+
+/// What the options say, and what a user at a terminal answers.
+DescribedTraining described(const Request& request, const InitOptions& options) {
+  const bool asks = isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
+  DescribedTraining training;
+  const auto answer =
+      [&](const std::string& given, const std::string& question, const std::string& offered) {
+        return !given.empty() ? given : asks ? asked(question, offered) : offered;
+      };
+  training.model = answer(options.model, "model: a config.json, or a preset (stepsim models)", "");
+  if (training.model.empty()) {
+    request.fail("give --model: a config.json, or a preset that stepsim models lists");
+  }
+  training.gpus = answer(options.gpus, "GPUs, as 8 or by nodes as 2x8", "8");
+  training.profile =
+      answer(options.profile, "profile of the machine (stepsim profiles)", "h100_8x_published");
+  training.lengths =
+      options.length
+          ? options.lengths
+          : answer(options.lengths, "file of the tokens of each sample (empty: none)", "");
+  training.length = options.length.value_or(training.length);
+  training.batch_size = options.batch_size.value_or(training.batch_size);
+  training.parallel = options.parallel.empty() ? training.parallel : options.parallel;
+  training.name = fs::path(options.out).stem().string();
+  return training;
+}
+
+/// The type and the attention that the profile has costs of, where it has those of one alone.
+void take_from_profile(const Profile& profile, DescribedTraining& training) {
+  std::set<Dtype> types;
+  bool fused = false;
+  bool dense = false;
+  for (const OpCost& op : profile.ops) {
+    if (op.op_class == OpClass::Gemm) {
+      types.insert(op.dtype);
+    }
+    fused = fused || op.op_class == OpClass::Attention;
+    dense = dense || op.op_class == OpClass::AttentionScores;
+  }
+  if (types.size() == 1) {
+    training.dtype = name_of(*types.begin());
+  }
+  training.flash = fused && !dense;
+}
+
+/// A path as the scenario's folder sees it.
+std::string beside(const std::string& path, const std::string& scenario) {
+  if (path.empty() || !fs::exists(path)) {
+    return path;
+  }
+  return fs::proximate(path, fs::absolute(scenario).parent_path()).string();
+}
+
+Answer ask_init(const Request& request, const InitOptions& options) {
+  if (fs::exists(options.out)) {
+    request.fail(fmt::format("{} is there already; give --out another name", options.out));
+  }
+  DescribedTraining training = described(request, options);
+  double mean = static_cast<double>(training.length);
+  if (!training.lengths.empty()) {
+    LengthSource source;
+    source.kind = LengthSource::Kind::File;
+    source.file = training.lengths;
+    const std::vector<std::int64_t> lengths = generate_lengths(source, 0);
+    mean = sum_of(lengths, [](const std::int64_t one) { return static_cast<double>(one); }) /
+           static_cast<double>(lengths.size());
+  }
+  take_from_profile(read_profile(training.profile), training);
+  for (std::string* path : {&training.model, &training.profile, &training.lengths}) {
+    *path = beside(*path, options.out);
+  }
+  const std::string text = described_scenario(training, mean);
+  const Scenario scenario =
+      parse_scenario(text, options.out);  // It can be read before it is there.
+  write_text_atomically(options.out, text);
+  Answer answer;
+  answer.text = [file = shell_word(options.out),
+                 policies = scenario.policies.size()](const Screen&) {
+    return fmt::format(
+        "wrote {0}, with {1} policies\n"
+        "next: stepsim compare {0} --epochs 1   (which batches, and how long an epoch takes)\n"
+        "      stepsim sweep {0} --over parallel=ddp,zero1,fsdp2   (what fits, and what is "
+        "fastest)\n"
+        "      stepsim keys, stepsim policies   (what else can stand in it)\n",
+        file,
+        policies);
+  };
+  answer.json = [text, file = options.out] { return Json{{"file", file}, {"toml", text}}; };
+  return answer;
+}
+
+}  // namespace
+
+Question init_question() {
+  using Q = InitOptions;
+  return question(
+      "init",
+      "write a scenario for a training that nobody has run yet",
+      kInitUsage,
+      std::vector<OptionRow>{
+          option("model", &Q::model, "MODEL: a config.json, or a preset (stepsim models)"),
+          option("gpus", &Q::gpus, "GPUS: as 8, or by nodes as 2x8"),
+          option("profile", &Q::profile, "PROFILE: of the machine (stepsim profiles)"),
+          option("lengths", &Q::lengths, "FILE: tokens of each sample, one a line"),
+          option("length", &Q::length, "TOKENS: of every sample, where there is no file").from(1),
+          option("batch-size", &Q::batch_size, "SAMPLES: of a rank").from(1),
+          option("parallel", &Q::parallel, "KIND: ddp, fsdp2, hsdp, zero1 …"),
+          option("out", &Q::out, "FILE: of the scenario").written(),
+          option("json", &Outputs::json, "FILE or -: write what was made as JSON").written(),
+          option("quiet,q", &Outputs::quiet, "suppress terminal output")},
+      ask_init);
+}
+
+}  // namespace stepsim

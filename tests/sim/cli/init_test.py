@@ -1,0 +1,48 @@
+"""Runs stepsim init as a user would, and the other commands on what it writes.
+
+usage: init_test.py PATH_OF_STEPSIM
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+from stepsim_program import run
+
+import small_runner  # from a folder that stepsim_program names
+
+
+def test_init_writes_a_scenario_that_the_other_commands_take():
+    with tempfile.TemporaryDirectory() as folder:
+        lengths = pathlib.Path(folder, "lengths.txt")
+        lengths.write_text("\n".join(str(32 + 7 * i % 400) for i in range(2000)), encoding="utf-8")
+        file = os.path.join(folder, "mine.toml")
+        common = ["--gpus", "4", "--profile", "h100_8x_published", "--out", file]
+        text = run("init", "--model", "bert-base", "--lengths", str(lengths), *common).stdout
+        assert text.startswith(f"wrote {file}, with 3 policies\nnext: stepsim compare "), text
+        toml = pathlib.Path(file).read_text(encoding="utf-8")
+        content = tomllib.loads(toml)
+        assert content["cluster"]["ranks"] == 4, content
+        assert content["model"] == {"preset": "bert-base", "dtype": "bf16", "attention": "flash"}, content
+        assert content["data"]["lengths"] == {"file": "lengths.txt"} and toml.count("#") > 8, toml
+        mean = sum(map(int, lengths.read_text().split())) / 2000
+        assert abs(content["policy"][2]["max_tokens"] - 8 * mean) <= 0.5, content["policy"]
+        assert "\nUse " in run("compare", file).stdout
+        message = run("init", "--model", "bert-base", *common, status=2).stderr
+        assert "is there already" in message, message
+        other = os.path.join(folder, "other.toml")
+        message = run("init", "--out", other, status=2, stdin=subprocess.DEVNULL).stderr  # No terminal to ask at.
+        assert "--model" in message, message
+        message = run("init", "--model", "bert-bse", "--out", other, "--profile", "h100_8x_published", status=2).stderr
+        assert "did you mean 'bert-base'" in message and not os.path.exists(other), message
+        run("init", "--model", "llama3-8b", "--gpus", "2x8", "--profile", "h100_2x8_published", "--length", "4096",
+            "--parallel", "fsdp2", "--out", other)
+        placed = tomllib.loads(pathlib.Path(other).read_text(encoding="utf-8"))
+        assert placed["cluster"]["placement"] == "2x8" and placed["parallel"] == {"kind": "fsdp2"}, placed
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

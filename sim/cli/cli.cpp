@@ -31,11 +31,23 @@ int run_one(const std::vector<std::string>& arguments, const FitRecords& fit_rec
   const CommandSet set = {
       "stepsim",
       "Know the step time of a DDP batching policy and bucket size before running it.",
-      "Start here: stepsim compare scenarios/token_skew.toml\n\n"
+      "Start here: stepsim compare scenarios/token_skew.toml\n"
+      "stepsim help WORD explains a word of the output: stepsim help exposed\n\n"
       "Exit status: 0 done; 1 the answer is no; 2 bad input; 3 a fault of the machine.\n\n"
       "On a terminal, NO_COLOR turns colour off and COLUMNS sets the width.\n",
       commands};
   return run_commands(set, arguments);
+}
+
+/// Help with what is no command is about a word of the output.
+std::vector<std::string> with_glossary(std::vector<std::string> arguments) {
+  constexpr std::string_view kHelp = "help";
+  if (arguments.size() < 2 || arguments.front() != kHelp ||
+      std::ranges::find(questions(), arguments[1], &Question::name) != questions().end()) {
+    return arguments;
+  }
+  arguments.front() = "glossary";
+  return arguments;
 }
 
 /// The command that prints a list; empty for Lookup::None.
@@ -113,7 +125,7 @@ int run_command_line(const std::vector<std::string>& arguments,
       return ask_together(*question, *peers, arguments);
     }
   }
-  return run_one(arguments, fit_records);
+  return run_one(with_glossary(arguments), fit_records);
 }
 
 /// Says which command lists what an unknown name could have been.

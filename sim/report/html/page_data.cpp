@@ -10,6 +10,7 @@
 #include "costmodel/base/mapped.h"
 #include "sim/predict/metrics.h"
 #include "sim/report/blame_report.h"
+#include "sim/report/glossary.h"
 #include "sim/report/html/page_number.h"
 #include "sim/report/prediction_columns.h"
 
@@ -102,6 +103,7 @@ Json page_data(const Scenario& scenario, const Profile& profile, PageContent con
           {"headline", std::move(content.headline)},
           {"recommended", std::move(content.recommended)},
           {"references", std::move(content.references)},
+          {"glossary", glossary_json()},
           {"columns", page_columns<PredictionSummary>(summary_columns(), {})},
           {"sweep_columns", std::move(content.sweep_columns)},
           {"scenario",

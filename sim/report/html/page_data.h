@@ -35,7 +35,8 @@ struct PageContent {
 /// Returns the page's data:
 ///
 ///   {"format": "stepsim-page/2", "version", "made", "kind", "command", "question", "headline",
-///    "recommended", "references": [policy, …], "columns": of the table of policies,
+///    "recommended", "references": [policy, …], "glossary": {word: meaning}, "columns": of the
+///    table of policies,
 ///    [{"key": "a/b" is member b of member a of "summary", "heading", "format"}, …],
 ///    "sweep_columns": the same of a sweep's points; words have no format,
 ///    "scenario": {"file", "name", "text": the file as read, "model", "ranks", "steps",

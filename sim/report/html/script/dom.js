@@ -1,5 +1,14 @@
 // The building blocks of the page. All text is set as textContent, so that it is never markup.
 
+/** {word: meaning} of the words that tables have as headings; the page fills it. */
+let glossary = {};
+
+/** What a heading means: itself or without its unit; undefined where the glossary has no word. */
+function meaningOf(heading) {
+  const word = heading.toLowerCase();
+  return glossary[word] || glossary[word.replace(/ (ms|mib|s)$/, "")];
+}
+
 /** Makes an element with attributes; its children are nodes or text. */
 function el(name, attributes = {}, ...children) {
   const node = document.createElement(name);
@@ -57,7 +66,9 @@ function tableOf(parent, title, columns, rows) {
 function tableBody(columns, rows) {
   const head = el("tr");
   for (const column of columns) {
-    head.append(el("th", {scope: "col", class: column.text ? null : "number", text: column.name}));
+    const meaning = meaningOf(column.name);
+    const classes = [column.text ? "" : "number", meaning ? "explained" : ""].join(" ").trim();
+    head.append(el("th", {scope: "col", class: classes || null, title: meaning, text: column.name}));
   }
   const body = el("tbody");
   for (const row of rows) {

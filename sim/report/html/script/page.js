@@ -14,6 +14,7 @@ function recommendedPolicy(data) {
 function startPage() {
   const began = performance.now();
   const data = JSON.parse(document.getElementById("stepsim-data").textContent);
+  glossary = data.glossary || {};
   const page = {data, kind: data.kind, main: document.getElementById("main"),
     contents: document.getElementById("contents"), recommended: recommendedPolicy(data)};
   if ((data.timelines || []).length > 0) {

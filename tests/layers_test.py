@@ -45,6 +45,7 @@ SIM = [
     "sim/predict",
     "sim/points",
     "sim/study/starter",
+    "sim/study/training",
     "sim/study",
     "sim/study/tune",
     "sim/study/diff",

@@ -20,7 +20,7 @@
 #include "sim/report/trace/traces.h"
 #include "sim/report/training_plan_report.h"
 #include "sim/study/recommendation.h"
-#include "sim/study/training_plan.h"
+#include "sim/study/training/training_plan.h"
 
 namespace stepsim {
 

@@ -5,7 +5,7 @@
 
 #include "costmodel/io/json_file.h"
 #include "costmodel/terminal/screen.h"
-#include "sim/study/training_plan.h"
+#include "sim/study/training/training_plan.h"
 
 namespace stepsim {
 

@@ -22,7 +22,7 @@
 #include "sim/report/training_plan_report.h"
 #include "sim/study/comparison.h"
 #include "sim/study/recommendation.h"
-#include "sim/study/training_plan.h"
+#include "sim/study/training/training_plan.h"
 
 namespace stepsim {
 

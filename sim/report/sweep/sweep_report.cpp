@@ -23,7 +23,7 @@
 #include "sim/report/sweep/sweep_warnings.h"
 #include "sim/study/bucket_cap_sweep.h"
 #include "sim/study/swept_effect.h"
-#include "sim/study/training_cost.h"
+#include "sim/study/training/training_cost.h"
 
 namespace stepsim {
 

@@ -8,7 +8,7 @@
 #include "sim/report/sweep/sweep_columns.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/sweep.h"
-#include "sim/study/training_cost.h"
+#include "sim/study/training/training_cost.h"
 
 namespace stepsim {
 

@@ -15,7 +15,7 @@
 #include "sim/report/columns.h"
 #include "sim/report/sweep/sweep_columns.h"
 #include "sim/report/sweep/sweep_report.h"
-#include "sim/study/training_cost.h"
+#include "sim/study/training/training_cost.h"
 
 namespace stepsim {
 

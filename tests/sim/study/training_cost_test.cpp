@@ -1,4 +1,4 @@
-#include "sim/study/training_cost.h"
+#include "sim/study/training/training_cost.h"
 
 #include <array>
 

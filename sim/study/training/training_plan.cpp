@@ -1,4 +1,4 @@
-#include "sim/study/training_plan.h"
+#include "sim/study/training/training_plan.h"
 
 #include <algorithm>
 #include <map>

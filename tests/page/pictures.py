@@ -36,7 +36,7 @@ SHOTS = {
 }
 
 # The terminal's command and its columns.
-TYPED = (["compare", "scenarios/token_skew.toml"], 132)
+TYPED = (["compare", "scenarios/token_skew.toml"], 100)
 TERMINAL = """<!doctype html><meta charset="utf-8"><style>
 body { margin: 0; background: #1c1f26; }
 pre { margin: 0; padding: 18px 20px; color: #d8dee9; font: 13px/1.35 "DejaVu Sans Mono", monospace;

@@ -1,0 +1,90 @@
+"""What many rows say together."""
+
+import dataclasses
+import math
+import statistics
+
+from row import NAIVE
+
+# Half widths of a normal distribution's intervals over that of 90 %.
+SCALES = {50: 0.4101, 80: 0.7791, 90: 1.0, 95: 1.1916}
+ENOUGH = 10  # Rows of which a group needs as many before its coverage says anything.
+
+
+@dataclasses.dataclass
+class Score:
+    """Errors as fractions; None where no row has the figure."""
+
+    rows: int
+    mean: float
+    median: float
+    worst: float  # Signed, that of the largest size.
+    bias: float  # Of times: above 0 is too slow.
+    covered: float | None  # Of those with an interval.
+    with_interval: int
+    half_width: float | None  # Median, over the prediction.
+    naive: dict  # {model: (rows, its mean error, ours on the same rows)}
+
+
+def sizes(rows, model="predicted"):
+    return [abs(row.error(model)) for row in rows]
+
+
+def score(rows):
+    errors = [row.error() for row in rows]
+    judged = [row for row in rows if row.inside is not None]
+    widths = [(row.high - row.low) / 2 / row.predicted for row in rows if row.low is not None]
+    naive = {}
+    for model in NAIVE:
+        known = [row for row in rows if row.error(model) is not None]
+        if known:
+            naive[model] = (len(known), statistics.fmean(sizes(known, model)), statistics.fmean(sizes(known)))
+    return Score(
+        len(rows),
+        statistics.fmean(map(abs, errors)),
+        statistics.median(map(abs, errors)),
+        max(errors, key=abs),
+        statistics.fmean(row.bias for row in rows),
+        statistics.fmean(row.inside for row in judged) if judged else None,
+        len(judged),
+        statistics.median(widths) if widths else None,
+        naive,
+    )
+
+
+def by(rows, name):
+    """{value: rows} in the order of first appearance."""
+    found = {}
+    for row in rows:
+        found.setdefault(getattr(row, name), []).append(row)
+    return found
+
+
+def distance(row):
+    """How far a row lies from its prediction, on a logarithmic scale, in half widths of its interval:
+    1 is the end of it."""
+    end = row.high if row.measured > row.predicted else row.low
+    return math.log(row.measured / row.predicted) / math.log(end / row.predicted) if end != row.predicted else math.inf
+
+
+def calibration(rows):
+    """{level: (share of rows within the interval scaled to that level, rows)}; intervals are taken to be
+    normal on a logarithmic scale, since only that of 90 % is kept."""
+    known = [distance(row) for row in rows if row.low is not None and 0 < row.low < row.high]
+    return {
+        level: (statistics.fmean(one <= scale for one in known), len(known))
+        for level, scale in SCALES.items()
+        if known
+    }
+
+
+def worst(rows, number, apart=True):
+    """The rows of the largest errors; `apart`: one of each job."""
+    chosen, jobs = [], set()
+    for row in sorted(rows, key=lambda one: -abs(one.error())):
+        if not apart or row.job not in jobs:
+            chosen.append(row)
+            jobs.add(row.job)
+        if len(chosen) == number:
+            break
+    return chosen

@@ -1,0 +1,40 @@
+"""All rows, and the three files that are made of them."""
+
+import os
+import pathlib
+
+import crossed
+import page
+import pages
+import recorded
+import row
+import scatter
+import step_tables
+
+TESTS = pathlib.Path(__file__).resolve().parents[2]
+
+
+def default_data():
+    return pathlib.Path(os.environ.get("STEPSIM_DATA", TESTS.parents[1] / "shared" / "data"))
+
+
+def all_rows(stepcal, stepsim, data):
+    """(rows, [what was refused])."""
+    tables, refused = step_tables.rows(stepcal, stepsim, data)
+    published, refused_pages = pages.rows()
+    return published + tables + crossed.rows(stepcal, stepsim) + recorded.rows(), refused_pages + refused
+
+
+def files(rows, refused):
+    """{name below tests/: its text}. Page and picture are made of what the CSV holds."""
+    rows = row.read(row.csv_text(rows))  # Rounded, so that errors are those of the figures beside them.
+    kept = row.csv_text(rows)
+    return {
+        "VALIDATION.md": page.text(rows, refused),
+        "published/VALIDATION.csv": kept,
+        "published/validation.svg": scatter.svg(rows),
+    }
+
+
+def made(stepcal, stepsim, data):
+    return files(*all_rows(stepcal, stepsim, data))

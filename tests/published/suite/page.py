@@ -6,7 +6,7 @@ import pathlib
 import scores
 from row import NAIVE
 
-TEMPLATE = pathlib.Path(__file__).with_name("template.md")
+TEMPLATE = pathlib.Path(__file__).with_name("page.md.in")
 CAUSES = pathlib.Path(__file__).with_name("causes.csv")
 TITLES = {"three_terms": "three terms", "perfect_overlap": "perfect overlap", "no_overlap": "no overlap", "linear": "linear"}
 
@@ -159,7 +159,7 @@ def refused_lines(refused):
 
 
 def text(rows, refused):
-    """template.md with its @words@ filled in."""
+    """page.md.in with its @words@ filled in."""
     counted = [row for row in rows if row.counted]
     others = [row for row in rows if not row.counted]
     parts = {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Is the time of commands linear in ranks, steps, buckets, samples, policies and points?
 
-usage: scaling.py STEPSIM [--repeat N] [--out tests/bench/SCALING.md]
+usage: scaling.py STEPSIM [--repeat N] [--large] [--out tests/bench/SCALING.md]
 
-Runs whole commands on growing cases, all series by turns, and takes the median of the processor time; then four jobs of
-65,536 ranks once. Writes a table and, beside it, a picture (SCALING.svg) with the slope of each series on logarithmic
+Runs whole commands on growing cases, all series by turns, and takes the median of the processor time; with --large four jobs
+of 65,536 ranks once, too. Writes a table and, beside it, a picture (SCALING.svg) with the slope of each series on logarithmic
 axes: 1 is linear.
 """
 
@@ -153,6 +153,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("stepsim")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--large", action="store_true")
     parser.add_argument("--out")
     arguments = parser.parse_args()
     seconds = {(what, value): [] for what, values in SERIES.items() for value in values}
@@ -168,7 +169,7 @@ def main():
             times = seconds[what, value]
             slope = "" if i == 0 else f"{math.log(middle / points[i - 1][1]) / math.log(value / points[i - 1][0]):.2f}"
             lines.append(f"| {what} | {value:,} | {middle:.3f} | {min(times):.3f} to {max(times):.3f} | {slope} |")
-    lines += large_cases(arguments.stepsim)
+    lines += large_cases(arguments.stepsim) if arguments.large else []
     print("\n".join(lines))
     if arguments.out:
         out = pathlib.Path(arguments.out)

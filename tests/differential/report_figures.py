@@ -171,7 +171,7 @@ for shipped, given in SHIPPED.items():
 
 def test_compare():
     for name in ("token_skew", SKEW):
-        text, answer, page = asked("compare", name)
+        text, answer, page = asked("compare", name, "--wide")
         predictions = {one["policy"]: one for one in answer["predictions"]}
         shown = text.split("\n\n")[1].splitlines()[1:]
         speeds = []
@@ -208,7 +208,7 @@ def test_compare():
 
 def test_sweep():
     for name, over in (("bucket_valley", "ddp.bucket_cap=1MiB,32MiB,256MiB"), (SKEW, "cluster.jitter=0,0.02,0.1")):
-        text, answer, page = asked("sweep", name, "--over", over)
+        text, answer, page = asked("sweep", name, "--over", over, "--wide")
         best = answer["points"][answer["best"]]
         speeds = [point["useful_tokens_per_step"] * 1e3 / point["step_ms"] for point in answer["points"]]
         assert max(speeds) == speeds[answer["best"]] or not answer["is_better"]

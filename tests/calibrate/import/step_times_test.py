@@ -154,7 +154,7 @@ def test_bytes_and_tensors_are_models_too_and_links_serve_another_job():
             "job.json", "--out", "other.json", "--scenario", "other.toml", folder=folder,
         )  # fmt: skip
         text = run(
-            STEPSIM, "sweep", "other.toml", "--over", "cluster.placement=1,1+1", folder=folder
+            STEPSIM, "sweep", "other.toml", "--wide", "--over", "cluster.placement=1,1+1", folder=folder
         )
         assert "fitted" in text, text
 

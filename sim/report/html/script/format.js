@@ -82,6 +82,6 @@ const figureFormats = {
   tenths: (value) => value.toFixed(1),
   percent: (value) => percent(value),
   signed_percent: signedPercent,
-  signed_percent_interval: (ends) => ends.map(signedPercent).join(" to "),
-  interval: (ends) => ends.map((end) => end.toFixed(3)).join(" – "),
+  signed_percent_interval: (ends) => ends ? ends.map(signedPercent).join(" to ") : "",
+  interval: (ends) => ends ? ends.map((end) => end.toFixed(3)).join(" – ") : "",
 };

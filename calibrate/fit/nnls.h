@@ -9,7 +9,7 @@ namespace stepsim {
 /// A least-squares problem of relative residuals, the sum over rows of
 /// (weight (sum_j c[j] row[j] / y - 1))^2, for coefficients c >= 0.
 ///
-/// Of many rows few are kept: those of the R of a QR decomposition, which have the same sum of
+/// It keeps few of many rows: those of the R of a QR decomposition, which have the same sum of
 /// squares for every c, and so for every choice of features.
 class RelativeRows {
  public:

@@ -9,7 +9,7 @@ namespace stepsim {
 /// values.
 [[nodiscard]] double quantile(std::vector<double> values, double q);
 
-/// The same of values in ascending order.
+/// Returns that of values that are in ascending order.
 [[nodiscard]] double sorted_quantile(std::span<const double> values, double q);
 
 }  // namespace stepsim

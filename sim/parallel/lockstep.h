@@ -39,7 +39,7 @@ struct RepeatedWork {
   bool operator==(const RepeatedWork&) const = default;
 };
 
-/// The same work with what repeats in it stated once.
+/// Returns the same work with what repeats in it stated once.
 [[nodiscard]] std::vector<RepeatedWork> repeated_work(const std::vector<std::int32_t>& work);
 
 /// A stretch of work on one stream.

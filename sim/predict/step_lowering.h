@@ -119,7 +119,7 @@ class StepLowering {
   /// A micro-batch without prices, its kernels labelled with the numbers of their work: what
   /// schedule_of() reads.
   [[nodiscard]] MicroBatchWork numbered(const BatchShape& shape) const;
-  /// The same, but kernels are labelled with their place, as StepTemplate reads it.
+  /// Returns the same, but kernels are labelled with their place, as StepTemplate reads it.
   [[nodiscard]] MicroBatchWork placed(const BatchShape& shape) const;
   /// A plain step of one rank, folded into the spans of the recurrence. The schedule names work by
   /// the numbers of numbered() and ddp_work(). Raises InputError: it takes longer than the clock

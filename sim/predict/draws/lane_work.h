@@ -78,7 +78,7 @@ class LaneFolder {
   std::vector<double> ones_;
   LaneTimes launch_;
   bool exact_ = true;
-  // Of the rank at hand:
+  // These belong to the rank at hand.
   const LaneSlowness* slowness_ = nullptr;
   std::size_t first_ = 0;
   std::vector<std::vector<LaneTimes>> times_;  ///< [micro-batch][work] Empty: not known yet.

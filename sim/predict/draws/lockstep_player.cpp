@@ -159,7 +159,7 @@ void LockstepPlayer::draw_slowness(int step) {
   }
 }
 
-/// As StepSimulator::share_cores().
+/// Does in all lanes what StepSimulator::share_cores() does.
 void LockstepPlayer::share_cores(int step) {
   const std::size_t micro_batches = slowness_.front().load.size();
   for (std::size_t l = 0; l < lanes_; ++l) {
@@ -200,7 +200,7 @@ void LockstepPlayer::draw_transfers(const LaneSchedule& schedule) {
     for (std::size_t c = 0; c < count; ++c) {
       const double factor = noise_[d].from(spread);
       for (std::size_t l = d; l < lanes_; l += draws_) {
-        // As StepSimulator::drawn_transfers() rounds it.
+        // StepSimulator::drawn_transfers() rounds it likewise.
         const Duration whole(static_cast<std::int64_t>(transfers_[c][l]));
         transfers_[c][l] = static_cast<double>(to_duration(to_seconds(whole) * factor).count());
       }

@@ -79,7 +79,7 @@ class ReducedStep {
   [[nodiscard]] StepProgram numbered_program(StepWork step,
                                              const CostFactors& factors,
                                              double common);
-  /// The same program to be given the work of steps.
+  /// Returns that program as one that can be given the work of steps.
   [[nodiscard]] StepTemplate step_template(StepWork step,
                                            const CostFactors& factors,
                                            double common);

@@ -12,6 +12,10 @@
 
 namespace stepsim {
 
+/// The collectives of each communicator in the order in which all its ranks launch them:
+/// [communicator].
+using CollectiveOrder = std::vector<std::vector<std::int32_t>>;
+
 /// The rules that hold for every program that an engine plays.
 struct EngineRules {
   std::vector<Communicator> communicators = {{}};
@@ -49,8 +53,14 @@ class Engine {
   /// waits for.
   [[nodiscard]] ExecutionTrace play(const Program& program, bool record_spans = false);
 
+  /// Plays a program that has been checked by check_program(), but for its times. `order`: as
+  /// collective_order() found it; the times may have changed since.
+  [[nodiscard]] ExecutionTrace play(const Program& program, const CollectiveOrder& order);
+
+  [[nodiscard]] const EngineRules& rules() const { return rules_; }
   [[nodiscard]] const std::vector<RankClock>& clocks() const { return clocks_; }
-  /// A chain of work is one event.
+  /// A chain of work is one event where events are needed. Else each piece of work, each part of a
+  /// collective and each transfer is one.
   [[nodiscard]] std::uint64_t events_handled() const { return events_handled_; }
 
  private:
@@ -89,6 +99,7 @@ class Engine {
   std::vector<std::array<LaunchQueue, kStreams>> queues_;  ///< [rank][stream]
   std::uint64_t events_handled_ = 0;
 
+  friend class OrderedExecution;
   friend class ProgramExecution;
 };
 

@@ -22,7 +22,6 @@ ProgramExecution::ProgramExecution(Engine& engine, const Program& program, bool 
       ranks_(program.ranks.size()),
       transfers_(program.collectives.size()),
       communicators_(rules_.communicators.size()) {
-  check();
   trace_.ranks.resize(ranks_.size());
   trace_.collectives.resize(program.collectives.size());
   for (std::size_t c = 0; c < communicators_.size(); ++c) {
@@ -86,84 +85,6 @@ void ProgramExecution::prepare(CommunicatorState& state, const Communicator& rul
 
 void ProgramExecution::refuse(const std::string& what) {
   throw std::invalid_argument("program: " + what);
-}
-
-void ProgramExecution::check() const {
-  if (program_.ranks.size() != engine_.clocks_.size()) {
-    refuse(std::to_string(program_.ranks.size()) + " ranks for an engine of " +
-           std::to_string(engine_.clocks_.size()));
-  }
-  for (const Communicator& communicator : rules_.communicators) {
-    for (const std::int32_t rank : communicator.ranks) {
-      if (rank < 0 || at(rank) >= ranks_.size()) {
-        refuse("a communicator has rank " + std::to_string(rank) + " of " +
-               std::to_string(ranks_.size()));
-      }
-    }
-  }
-  for (const Collective& collective : program_.collectives) {
-    if (collective.communicator < 0 || at(collective.communicator) >= communicators_.size()) {
-      refuse("no communicator " + std::to_string(collective.communicator));
-    }
-    if (collective.transfer < Duration::zero()) {
-      refuse("a negative transfer");
-    }
-    (void)bounded(collective.transfer);
-  }
-  for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    for (const Instruction& instruction : program_.ranks[r]) {
-      check(instruction, r);
-    }
-  }
-}
-
-void ProgramExecution::check(const Instruction& instruction, std::size_t rank) const {
-  // A chain of ops may be launched while it runs. Its latency is less than zero then, but it never
-  // ends before the call.
-  const Duration latency = instruction.latency +
-                           (instruction.kind == Opcode::Work ? instruction.work : Duration::zero());
-  const std::int64_t all = instruction.host.count() | latency.count() | instruction.work.count();
-  if (all < 0) {
-    refuse("rank " + std::to_string(rank) + ": a negative duration");
-  }
-  (void)bounded(Duration(all));  // The bits of all three: the limit is a power of two.
-  const bool no_stream = instruction.stream == kNoStream && instruction.kind == Opcode::Collective;
-  if (instruction.stream >= kStreams && !no_stream) {
-    refuse("rank " + std::to_string(rank) + ": no stream " + std::to_string(instruction.stream));
-  }
-  std::int32_t bound = 0;
-  switch (instruction.kind) {
-    case Opcode::Host:
-    case Opcode::HostUntil:
-    case Opcode::Work:
-    case Opcode::HostSync:
-      return;
-    case Opcode::Collective:
-    case Opcode::StreamWait:
-    case Opcode::HostWait:
-      bound = static_cast<std::int32_t>(program_.collectives.size());
-      break;
-    case Opcode::Record:
-    case Opcode::EventWait:
-    case Opcode::HostEvent:
-      bound = program_.events;
-      break;
-    case Opcode::Mark:
-      bound = program_.marks;
-      break;
-  }
-  if (instruction.index < 0 || instruction.index >= bound) {
-    refuse("rank " + std::to_string(rank) + ": no collective, event or mark " +
-           std::to_string(instruction.index));
-  }
-  if (instruction.kind == Opcode::Collective) {
-    const auto& member =
-        communicators_[at(program_.collectives[at(instruction.index)].communicator)].is_member;
-    if (!member.empty() && !member[rank]) {
-      refuse("rank " + std::to_string(rank) + " is not in the communicator of collective " +
-             std::to_string(instruction.index));
-    }
-  }
 }
 
 void ProgramExecution::handle(const Event& event) {

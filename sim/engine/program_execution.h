@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "costmodel/base/index.h"
 #include "sim/engine/engine.h"
 #include "sim/engine/event_queue.h"
+#include "sim/engine/progress.h"
 
 namespace stepsim::engine_detail {
 
@@ -20,42 +19,6 @@ enum class Kind : std::int32_t {
   Arrival,        ///< Rank `rank`'s part of collective `index` is ready to be taken.
   TransferStart,  ///< Collective `index` moves data.
   TransferEnd     ///< Collective `index` is done on all ranks.
-};
-
-/// A duration times a factor. What is longer than any clock shows becomes that long.
-[[nodiscard]] inline Duration scaled(Duration duration, double factor) {
-  constexpr double kTooLong = 0x1p60;  // Beyond kTimeLimit; its sum with a time does not wrap.
-  return factor == 1 ? duration
-                     : Duration(std::llround(
-                           std::min(kTooLong, static_cast<double>(duration.count()) * factor)));
-}
-
-/// Work or a transfer that is under way at a rate that changes.
-struct Progress {
-  Duration left{0};  ///< What is left to do, as it would take at full speed.
-  SimTime since;     ///< When `left` was last brought up to date; later than now: it starts then.
-  double slowdown = 1;
-  std::int32_t generation = 0;
-  bool running = false;
-
-  void start(SimTime at, Duration work) {
-    left = work;
-    since = at;
-    running = true;
-  }
-
-  /// Takes off what was done until `now`, goes on at the new rate and returns the new end.
-  SimTime change(SimTime now, double new_slowdown) {
-    if (now > since) {
-      left = std::max(Duration::zero(), left - scaled(now - since, 1 / slowdown));
-      since = now;
-    }
-    slowdown = new_slowdown;
-    ++generation;
-    return end();
-  }
-
-  [[nodiscard]] SimTime end() const { return since + scaled(left, slowdown); }
 };
 
 }  // namespace stepsim::engine_detail
@@ -139,10 +102,6 @@ class ProgramExecution {
   void prepare(CommunicatorState& state, const Communicator& rules) const;
 
   [[noreturn]] static void refuse(const std::string& what);
-
-  void check() const;
-
-  void check(const Instruction& instruction, std::size_t rank) const;
 
   /// Lets a rank go on as far as it can at this time.
   void settle(std::int32_t rank);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "costmodel/base/index.h"
+#include "sim/engine/program_check.h"
 
 namespace stepsim {
 
@@ -78,6 +79,15 @@ void StepTemplate::set(int rank, const RankWork& work, const OwnKernel& own_kern
   for (const Place& place : places.own) {
     set(instructions[place.instruction], own_kernel(place.number, work.factor));
   }
+}
+
+ExecutionTrace StepTemplate::play(Engine& engine) {
+  if (!is_checked_) {
+    check_program(program_.program, engine.rules(), ranks_.size());
+    order_ = collective_order(program_.program, engine.rules());
+    is_checked_ = true;
+  }
+  return order_ ? engine.play(program_.program, *order_) : engine.play(program_.program);
 }
 
 void StepTemplate::set(const std::vector<Duration>& transfers) {

@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "sim/engine/engine.h"
 #include "sim/parallel/step_program.h"
 #include "sim/parallel/step_work.h"
 
@@ -27,6 +29,8 @@ class StepTemplate {
   void set(const std::vector<Duration>& transfers);
 
   [[nodiscard]] const StepProgram& program() const { return program_; }
+  /// Plays the step as it is set. The engine has the rules of the first one.
+  [[nodiscard]] ExecutionTrace play(Engine& engine);
   /// [collective] As the program was built.
   [[nodiscard]] const std::vector<Collective>& collectives() const { return collectives_; }
 
@@ -52,6 +56,8 @@ class StepTemplate {
   bool host_is_device_;
   std::vector<Rank> ranks_;
   std::vector<Collective> collectives_;
+  bool is_checked_ = false;
+  std::optional<CollectiveOrder> order_;
 };
 
 }  // namespace stepsim

@@ -330,7 +330,7 @@ StepTimeline StepSimulator::play_template(const StepWork& step) {
     of_step.set(rank, rank_work(rank), own_kernel);
   }
   of_step.set(drawn_transfers(of_step.collectives()));
-  const ExecutionTrace played = engine_->play(of_step.program().program);
+  const ExecutionTrace played = of_step.play(*engine_);
   fetch(played);
   return timeline_of(played, of_step.program());
 }

@@ -10,6 +10,7 @@
 namespace stepsim {
 
 using engine_detail::Progress;
+using engine_detail::scaled;
 
 OrderedExecution::OrderedExecution(Engine& engine,
                                    const Program& program,
@@ -81,7 +82,7 @@ OrderedExecution::Stop OrderedExecution::run(std::size_t rank, SimTime frontier,
   };
   bool goes_on = true;
   std::size_t next = state.next;
-  for (; goes_on && next < instructions.size(); ++next) {
+  for (const std::size_t count = instructions.size(); next < count; ++next) {
     const Instruction& in = instructions[next];
     switch (in.kind) {
       case Opcode::Work: {
@@ -100,14 +101,23 @@ OrderedExecution::Stop OrderedExecution::run(std::size_t rank, SimTime frontier,
           while (start >= state.regime.until) {
             change(rank, state.regime);
           }
-          Regime regime = state.regime;
-          end = bounded(end_of(rank, in, start, regime));
-          if (end > frontier) {
-            stop = {start, end};
-            goes_on = false;
-            break;
+          end = bounded(start + scaled(in.work, slowdown(in, state.regime)));
+          if (end <= state.regime.until) {
+            if (end > frontier) {
+              stop = {start, end};
+              goes_on = false;
+              break;
+            }
+          } else {
+            Regime regime = state.regime;
+            end = bounded(end_of(rank, in, start, regime));
+            if (end > frontier) {
+              stop = {start, end};
+              goes_on = false;
+              break;
+            }
+            state.regime = regime;
           }
-          state.regime = regime;
         } else {
           end = start + in.work;
         }
@@ -239,19 +249,26 @@ void OrderedExecution::change(std::size_t rank, Regime& regime) const {
   look_ahead(rank, regime);
 }
 
-double OrderedExecution::slowdown(const Instruction& in, const Regime& regime) const {
-  return regime.is_resident
-             ? compute_slowdown(rules_.interference,
-                                in.bound,
-                                in.blocks,
-                                program_.collectives[at(order_.front()[regime.number])].channels)
-             : 1;
+double OrderedExecution::slowdown(const Instruction& in, const Regime& regime) {
+  if (!regime.is_resident) {
+    return 1;
+  }
+  const std::int32_t channels = program_.collectives[at(order_.front()[regime.number])].channels;
+  const std::uint64_t key = 1 + ((std::uint64_t{static_cast<std::uint32_t>(channels)} << 34U) |
+                                 (std::uint64_t{static_cast<std::uint32_t>(in.blocks)} << 2U) |
+                                 static_cast<std::uint64_t>(in.bound));
+  KnownSlowdown& known =
+      known_slowdowns_[(key ^ (key >> 7U) ^ (key >> 34U)) % known_slowdowns_.size()];
+  if (known.key != key) {
+    known = {key, compute_slowdown(rules_.interference, in.bound, in.blocks, channels)};
+  }
+  return known.slowdown;
 }
 
 SimTime OrderedExecution::end_of(std::size_t rank,
                                  const Instruction& in,
                                  SimTime start,
-                                 Regime& regime) const {
+                                 Regime& regime) {
   Progress progress;
   progress.start(start, in.work);
   SimTime end = progress.change(start, slowdown(in, regime));

@@ -57,12 +57,12 @@ class OrderedExecution {
   Stop run(std::size_t rank, SimTime frontier, bool stops);
   void launch_part(std::size_t rank, const Instruction& in, SimTime host, SimTime free);
   /// When slowed work ends, and what slows the rank then.
-  SimTime end_of(std::size_t rank, const Instruction& in, SimTime start, Regime& regime) const;
+  SimTime end_of(std::size_t rank, const Instruction& in, SimTime start, Regime& regime);
   /// Goes on to what slows the rank from regime.until on.
   void change(std::size_t rank, Regime& regime) const;
   /// Finds out until when a regime lasts.
   void look_ahead(std::size_t rank, Regime& regime) const;
-  [[nodiscard]] double slowdown(const Instruction& in, const Regime& regime) const;
+  [[nodiscard]] double slowdown(const Instruction& in, const Regime& regime);
 
   /// Ends the collectives that all ranks have launched. True when there was one.
   bool complete();
@@ -82,7 +82,13 @@ class OrderedExecution {
   std::vector<std::size_t> done_;      ///< [communicator] How many of its collectives.
   std::vector<SimTime> free_;          ///< [communicator] The end of the last one.
   std::size_t started_ = 0;            ///< How many collectives.
-  bool shares_links_ = false;          ///< Two transfers would.
+  /// What compute_slowdown() returned last, by a hash of what it was asked. Kernels repeat.
+  struct KnownSlowdown {
+    std::uint64_t key = 0;
+    double slowdown = 1;
+  };
+  std::array<KnownSlowdown, 128> known_slowdowns_;
+  bool shares_links_ = false;  ///< Two transfers would.
   ExecutionTrace trace_;
 };
 

@@ -1,5 +1,6 @@
 #include "sim/parallel/step_template.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -7,14 +8,28 @@
 #include "sim/engine/program_check.h"
 
 namespace stepsim {
+namespace {
 
-StepTemplate::StepTemplate(StepProgram program, std::int32_t first_own, bool host_is_device)
+/// Whether both are the same but for their times.
+bool same(const Instruction& a, const Instruction& b) {
+  return a.kind == b.kind && a.stream == b.stream && a.phase == b.phase && a.index == b.index;
+}
+
+}  // namespace
+
+StepTemplate::StepTemplate(StepProgram program, std::int32_t model_work, bool host_is_device)
     : program_(std::move(program)),
       host_is_device_(host_is_device),
       ranks_(program_.program.ranks.size()),
       collectives_(program_.program.collectives) {
+  alike_ = std::ranges::all_of(program_.program.ranks, [&](const auto& rank) {
+    return std::ranges::equal(
+        rank, program_.program.ranks.front(), [](const auto& a, const auto& b) {
+          return same(a, b) && a.host == b.host && a.latency == b.latency && a.work == b.work;
+        });
+  });
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    read(program_.program.ranks[r], first_own, ranks_[r]);
+    read(program_.program.ranks[r], model_work, ranks_[r]);
     for (Instruction& in : program_.program.ranks[r]) {
       in.label = -1;  // It is no label of the model.
     }
@@ -22,7 +37,7 @@ StepTemplate::StepTemplate(StepProgram program, std::int32_t first_own, bool hos
 }
 
 void StepTemplate::read(const std::vector<Instruction>& instructions,
-                        std::int32_t first_own,
+                        std::int32_t model_work,
                         Rank& rank) {
   for (std::size_t i = 0; i < instructions.size(); ++i) {
     const Instruction& in = instructions[i];
@@ -31,61 +46,71 @@ void StepTemplate::read(const std::vector<Instruction>& instructions,
     }
     if (in.phase == Phase::Data) {
       const bool is_loaded = i > 1 && instructions[i - 2].kind == Opcode::HostUntil;
-      rank.micro_batches.push_back({i, is_loaded, {}});
-    } else if (in.label >= first_own) {
-      rank.own.push_back({i, in.label - first_own});
+      rank.micro_batches.push_back({i, is_loaded, {}, 0});
+    } else if (in.label >= model_work) {
+      rank.own.push_back({i, in.label});
     } else if (in.label >= 0) {
-      rank.micro_batches.back().kernels.push_back({i, in.label});
+      MicroBatch& batch = rank.micro_batches.back();
+      batch.kernels.push_back({i, in.label});
+      batch.first_backward += in.phase == Phase::Forward ? 1 : 0;
     }
   }
 }
 
-void StepTemplate::set(Instruction& in, const Kernel& kernel) const {
-  in.bound = kernel.bound;
-  in.blocks = kernel.blocks;
-  in.work = kernel.work;
-  if (!host_is_device_) {
-    in.host = kernel.launch;
-    in.latency = kernel.launch;
-  }
-}
-
-void StepTemplate::set(int rank, const RankWork& work, const OwnKernel& own_kernel) {
+void StepTemplate::set_batch(int rank, std::size_t micro_batch, const MicroBatchWork& batch) {
   std::vector<Instruction>& instructions = program_.program.ranks[at(rank)];
-  const Rank& places = ranks_[at(rank)];
-  if (places.micro_batches.size() != work.micro_batches.size()) {
-    throw std::invalid_argument("step template: other micro-batches");
+  const MicroBatch& of_batch = ranks_[at(rank)].micro_batches[micro_batch];
+  if (of_batch.is_loaded != batch.ready.has_value()) {
+    throw std::invalid_argument("step template: another loader");
   }
-  for (std::size_t m = 0; m < work.micro_batches.size(); ++m) {
-    const MicroBatch& of_batch = places.micro_batches[m];
-    const MicroBatchWork& batch = work.micro_batches[m];
-    const std::size_t forward = batch.forward.size();
-    if (of_batch.is_loaded != batch.ready.has_value() ||
-        of_batch.kernels.size() != forward + batch.backward.size()) {
-      throw std::invalid_argument("step template: other kernels");
-    }
-    if (batch.ready) {
-      instructions[of_batch.copy - 2].until = *batch.ready;
-    }
-    instructions[of_batch.copy - 1].host = batch.collate;
-    set(instructions[of_batch.copy], batch.copy_input);
-    instructions[of_batch.copy].bound = Bound::Unaffected;
-    for (const Place& place : of_batch.kernels) {
-      const std::size_t number = at(place.number);
-      set(instructions[place.instruction],
-          number < forward ? batch.forward[number] : batch.backward[number - forward]);
+  if (batch.ready) {
+    instructions[of_batch.copy - 2].until = *batch.ready;
+  }
+  instructions[of_batch.copy - 1].host = batch.collate;
+  set(instructions[of_batch.copy], batch.copy_input);
+  instructions[of_batch.copy].bound = Bound::Unaffected;
+}
+
+void StepTemplate::set_own(int rank, std::span<const Kernel> kernels) {
+  for (const Place& place : ranks_[at(rank)].own) {
+    set(program_.program.ranks[at(rank)][place.instruction], kernels[at(place.number)]);
+  }
+}
+
+void StepTemplate::hold_up(int rank, Duration by) {
+  for (const MicroBatch& batch : ranks_[at(rank)].micro_batches) {
+    if (!batch.kernels.empty()) {
+      program_.program.ranks[at(rank)][batch.kernels.front().instruction].work += by;
+      return;
     }
   }
-  for (const Place& place : places.own) {
-    set(instructions[place.instruction], own_kernel(place.number, work.factor));
+}
+
+bool StepTemplate::retime(const StepProgram& first_rank) {
+  std::vector<std::vector<Instruction>>& ranks = program_.program.ranks;
+  const std::vector<Instruction>& timed = first_rank.program.ranks.front();
+  if (!alike_ || first_rank.program.collectives.size() != collectives_.size() ||
+      !std::ranges::equal(ranks.front(), timed, same)) {
+    return false;
   }
+  for (std::vector<Instruction>& rank : ranks) {
+    for (std::size_t i = 0; i < timed.size(); ++i) {
+      rank[i].host = timed[i].host;
+      rank[i].latency = timed[i].latency;
+      rank[i].work = timed[i].work;
+    }
+  }
+  collectives_ = first_rank.program.collectives;
+  program_.program.collectives = collectives_;
+  return true;
 }
 
 ExecutionTrace StepTemplate::play(Engine& engine) {
-  if (!is_checked_) {
+  const bool slows = engine.rules().interference.active();
+  if (slows_ != slows) {
     check_program(program_.program, engine.rules(), ranks_.size());
     order_ = collective_order(program_.program, engine.rules());
-    is_checked_ = true;
+    slows_ = slows;
   }
   return order_ ? engine.play(program_.program, *order_) : engine.play(program_.program);
 }

@@ -75,6 +75,14 @@ struct StepHost {
   bool syncs_each_step = false;  ///< The host waits for the device after a step (loss.item()).
 };
 
+/// What holds up the first op of a pass: its launch takes longer, and its work.
+struct PassStall {
+  Duration host{0};
+  Duration device{0};
+
+  bool operator==(const PassStall&) const = default;
+};
+
 /// One micro-batch on one rank.
 struct MicroBatchWork {
   Duration collate{0};           ///< Host: build the batch.

@@ -121,7 +121,8 @@ void StepLowering::add_model_ops(const std::vector<Op>& ops, bool forward, std::
     const auto number = static_cast<std::int32_t>(known - kinds.begin());
     if (known == kinds.end()) {
       kinds.push_back(std::move(kind));
-      work_.push_back({std::move(op), {}, 0});
+      const Bound bound = bound_of(op);
+      work_.push_back({std::move(op), {}, 0, 1, bound});
     }
     ops_.push_back({number, static_cast<std::int32_t>(ops_.size()), forward});
   }
@@ -304,9 +305,22 @@ Kernel StepLowering::kernel(std::int32_t work,
   Kernel kernel;
   kernel.launch = launch;
   kernel.work = time;
-  kernel.bound = bound_of(work_[at(work)].op);
+  kernel.bound = work_[at(work)].bound;
   kernel.blocks = at(work) < model_work_ ? batch.blocks[at(work)] : 0;
   return kernel;
+}
+
+std::vector<Kernel> StepLowering::kernels(const PricedBatch& batch,
+                                          const CostFactors& factors,
+                                          RankFactors rank) const {
+  const std::vector<Duration> time = times(batch, factors, rank);
+  const Duration launch = this->launch(factors);
+  std::vector<Kernel> result;
+  result.reserve(time.size());
+  for (std::size_t i = 0; i < time.size(); ++i) {
+    result.push_back(kernel(static_cast<std::int32_t>(i), batch, time[i], launch));
+  }
+  return result;
 }
 
 MicroBatchWork StepLowering::micro_batch(const PricedBatch& batch,
@@ -363,17 +377,6 @@ MicroBatchWork StepLowering::numbered(const BatchShape& shape) const {
       Kernel& kernel = op.forward ? work.forward[forward++] : work.backward[backward++];
       kernel = {};
       kernel.label = op.work;
-    }
-  }
-  return work;
-}
-
-MicroBatchWork StepLowering::placed(const BatchShape& shape) const {
-  MicroBatchWork work = numbered(shape);
-  std::int32_t place = 0;
-  for (std::vector<Kernel>* kernels : {&work.forward, &work.backward}) {
-    for (Kernel& kernel : *kernels) {
-      kernel.label = place++;
     }
   }
   return work;
@@ -483,12 +486,6 @@ Kernel StepLowering::ddp_kernel(OpClass op_class,
                                 std::int64_t parts) {
   const std::int32_t number = ddp_work(op_class, elements, parts);
   price_ddp(work_[at(number)]);
-  return own_kernel(number, factors, compute_factor);
-}
-
-Kernel StepLowering::own_kernel(std::int32_t number,
-                                const CostFactors& factors,
-                                double compute_factor) const {
   const Work& work = work_[at(number)];
   const double group = *work.group < factors.group.size() ? factors.group[*work.group] : 1;
   return kernel(

@@ -58,14 +58,6 @@ struct CostFactors {
   [[nodiscard]] double of_collective(double bytes) const;
 };
 
-/// What holds up the first op of a pass: its launch takes longer, and its work.
-struct PassStall {
-  Duration host{0};
-  Duration device{0};
-
-  bool operator==(const PassStall&) const = default;
-};
-
 /// Slowness of one rank in one step.
 struct RankFactors {
   double compute = 1;      ///< Applies to all its work: a slow rank, jitter.
@@ -119,8 +111,6 @@ class StepLowering {
   /// A micro-batch without prices, its kernels labelled with the numbers of their work: what
   /// schedule_of() reads.
   [[nodiscard]] MicroBatchWork numbered(const BatchShape& shape) const;
-  /// Returns the same, but kernels are labelled with their place, as StepTemplate reads it.
-  [[nodiscard]] MicroBatchWork placed(const BatchShape& shape) const;
   /// A plain step of one rank, folded into the spans of the recurrence. The schedule names work by
   /// the numbers of numbered() and ddp_work(). Raises InputError: it takes longer than the clock
   /// can hold.
@@ -151,12 +141,13 @@ class StepLowering {
                                   double compute_factor,
                                   std::int64_t parts = 1);
 
-  /// The same by the number of ddp_work(), which must be priced.
-  [[nodiscard]] Kernel own_kernel(std::int32_t number,
-                                  const CostFactors& factors,
-                                  double compute_factor) const;
+  /// Returns a kernel of each piece of work: [work]. Those without a price take no time.
+  [[nodiscard]] std::vector<Kernel> kernels(const PricedBatch& batch,
+                                            const CostFactors& factors,
+                                            RankFactors rank) const;
 
   /// Whether a piece of work is the model's; else it is DDP's own.
+  [[nodiscard]] std::int32_t model_work() const { return static_cast<std::int32_t>(model_work_); }
   [[nodiscard]] bool is_of_model(std::int32_t work) const {
     return static_cast<std::size_t>(work) < model_work_;
   }
@@ -201,6 +192,7 @@ class StepLowering {
     std::optional<std::size_t> group;  ///< Empty until it is priced.
     double seconds = 0;                ///< DDP's own: its price does not depend on the batch.
     std::int64_t parts = 1;            ///< DDP's own: it is the op so many times.
+    Bound bound = Bound::Memory;
   };
 
   void add_model_ops(const std::vector<Op>& ops, bool forward, std::vector<Op>& kinds);

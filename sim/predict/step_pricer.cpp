@@ -91,14 +91,12 @@ std::pair<std::int64_t, std::int64_t> StepPricer::memory_pass(double bytes) cons
   return {static_cast<std::int64_t>(std::ceil(count / parts)), static_cast<std::int64_t>(parts)};
 }
 
-StepPrices StepPricer::numbered_prices(const CostFactors& factors,
-                                       double common,
-                                       std::int32_t first) {
+StepPrices StepPricer::numbered_prices(const CostFactors& factors, double common) {
   StepPrices prices = ddp_prices(factors, common);
-  const auto numbered = [this, first](OpClass op_class, std::int64_t elements, std::int64_t parts) {
+  const auto numbered = [this](OpClass op_class, std::int64_t elements, std::int64_t parts) {
     (void)ddp_kernel(op_class, elements, {}, 1, parts);  // It is priced.
     Kernel kernel;
-    kernel.label = first + ddp_work(op_class, elements, parts);
+    kernel.label = ddp_work(op_class, elements, parts);
     return kernel;
   };
   prices.elements = [numbered](OpClass op_class, std::int64_t count, double) {

@@ -38,11 +38,9 @@ class StepPricer : public StepLowering {
   /// Whether copies around gathers and reductions have a price by the byte, since none of the
   /// profile's says what they take.
   [[nodiscard]] bool copies_by_byte() const { return unit_host_.byte_seconds > 0; }
-  /// The same, but kernels have the numbers of their work, plus `first`, for labels and take no
+  /// The same, but kernels have the numbers of their work for labels and take no
   /// time.
-  [[nodiscard]] StepPrices numbered_prices(const CostFactors& factors,
-                                           double common,
-                                           std::int32_t first = 0);
+  [[nodiscard]] StepPrices numbered_prices(const CostFactors& factors, double common);
 
   /// The shared error of all collectives priced so far, weighted by their times.
   [[nodiscard]] double collective_error() const {

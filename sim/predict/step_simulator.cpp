@@ -149,7 +149,6 @@ void StepSimulator::add_op_jitter(std::vector<Kernel>& kernels) {
 
 MicroBatchWork StepSimulator::micro_batch(int rank, int number, double slowness) {
   const Scenario& scenario = run_.scenario();
-  const NoiseOptions& noise = scenario.noise;
   const int micro_batches = scenario.ddp.accumulation_steps;
   const std::size_t batch =
       (at(step_) * at(scenario.ranks) + at(rank)) * at(micro_batches) + at(number);
@@ -159,21 +158,34 @@ MicroBatchWork StepSimulator::micro_batch(int rank, int number, double slowness)
   work.joined = !scenario.ddp.join_steps.empty() && step_ >= scenario.ddp.join_steps[at(rank)];
   add_op_jitter(work.forward);
   add_op_jitter(work.backward);
+  load(rank, number, work);
+  return work;
+}
+
+void StepSimulator::load(int rank, int number, MicroBatchWork& batch) {
+  const NoiseOptions& noise = run_.scenario().noise;
   Duration load = load_of(rank, number);
   if (noise_ != nullptr && noise.loader_stall_probability > 0 &&
       noise_->uniform() < noise.loader_stall_probability) {
     load += bounded(noise.loader_stall);
   }
-  if (run_.differs_by(Change::NoData) || work.joined) {
-    work.collate = Duration::zero();
+  if (run_.differs_by(Change::NoData) || batch.joined) {
+    batch.collate = Duration::zero();
   } else if (loader_.has_workers()) {
-    work.ready = ready_.empty() ? loader_.ready(rank, load + work.collate)
-                                : ready_[at(rank) * at(micro_batches) + at(number)];
-    work.collate = Duration::zero();
+    const int micro_batches = run_.scenario().ddp.accumulation_steps;
+    batch.ready = ready_.empty() ? loader_.ready(rank, load + batch.collate)
+                                 : ready_[at(rank) * at(micro_batches) + at(number)];
+    batch.collate = Duration::zero();
   } else {
-    work.collate += load;
+    batch.collate += load;
   }
-  return work;
+}
+
+Duration StepSimulator::drawn_stall() {
+  const NoiseOptions& noise = run_.scenario().noise;
+  const bool stalls = noise_ != nullptr && noise.stall_probability > 0 &&
+                      noise_->uniform() < noise.stall_probability;
+  return stalls ? bounded(noise.stall) : Duration::zero();
 }
 
 Duration StepSimulator::load_of(int rank, int micro_batch) const {
@@ -186,16 +198,15 @@ Duration StepSimulator::load_of(int rank, int micro_batch) const {
 }
 
 RankWork StepSimulator::rank_work(int rank) {
-  const NoiseOptions& noise = run_.scenario().noise;
   RankWork work;
   work.factor = slowness_of(rank);
   work.owned_elements = run_.reduced().owned()[at(rank)];
   for (int m = 0; m < run_.scenario().ddp.accumulation_steps; ++m) {
     work.micro_batches.push_back(micro_batch(rank, m, work.factor));
   }
-  if (noise_ != nullptr && noise.stall_probability > 0 &&
-      noise_->uniform() < noise.stall_probability && !work.micro_batches.front().forward.empty()) {
-    work.micro_batches.front().forward.front().work += bounded(noise.stall);
+  const Duration stall = drawn_stall();
+  if (!work.micro_batches.front().forward.empty()) {
+    work.micro_batches.front().forward.front().work += stall;
   }
   return work;
 }
@@ -321,13 +332,36 @@ StepTemplate& StepSimulator::template_of(const StepWork& step) {
   return templates_.back().of_step;
 }
 
-StepTimeline StepSimulator::play_template(const StepWork& step) {
-  const auto own_kernel = [&](std::int32_t number, double slowness) {
-    return run_.pricer().own_kernel(number, factors_, slowness);
+void StepSimulator::set_work(int rank, StepTemplate& of_step) {
+  const std::size_t micro_batches = at(run_.scenario().ddp.accumulation_steps);
+  const double slowness = slowness_of(rank);
+  const double sd = noise_ != nullptr ? run_.scenario().noise.op_jitter : 0;
+  const LogNormal jitter = of_mean_one(sd);
+  const auto jittered = [&](Duration work) {
+    return sd > 0 ? bounded_duration(to_seconds(work) * noise_->factor(jitter)) : work;
   };
+  for (std::size_t m = 0; m < micro_batches; ++m) {
+    const std::size_t batch = (at(step_) * clocks_.size() + at(rank)) * micro_batches + m;
+    const PricedBatch& priced = run_.priced_batch(batch);
+    const RankFactors factors = factors_of(batch, rank, slowness);
+    const std::vector<Kernel> kernels = run_.pricer().kernels(priced, factors_, factors);
+    of_step.set_model(rank, m, kernels, factors.forward, factors.backward, jittered);
+    if (m == 0) {
+      of_step.set_own(rank, kernels);
+    }
+    MicroBatchWork beside;
+    beside.collate = run_.pricer().collate(priced, factors_, slowness);
+    beside.copy_input = run_.pricer().copy_input(run_.batch(batch).shape, factors_);
+    load(rank, static_cast<int>(m), beside);
+    of_step.set_batch(rank, m, beside);
+  }
+  of_step.hold_up(rank, drawn_stall());
+}
+
+StepTimeline StepSimulator::play_template(const StepWork& step) {
   StepTemplate& of_step = template_of(step);
   for (int rank = 0; rank < run_.scenario().ranks; ++rank) {
-    of_step.set(rank, rank_work(rank), own_kernel);
+    set_work(rank, of_step);
   }
   of_step.set(drawn_transfers(of_step.collectives()));
   const ExecutionTrace played = of_step.play(*engine_);

@@ -29,13 +29,6 @@ class StepSimulator {
   [[nodiscard]] StepTimeline next(bool record_spans = false);
 
  private:
-  /// What the engine plays in all steps with these iterations.
-  struct KnownTemplate {
-    int number = 0;  ///< As of KnownSchedule.
-    std::vector<Iteration> iterations;
-    StepTemplate of_step;
-  };
-
   [[nodiscard]] StepTimeline play_plain();
   [[nodiscard]] StepTimeline play_program(bool record_spans);
   [[nodiscard]] StepTimeline play_template(const StepWork& step);
@@ -48,6 +41,12 @@ class StepSimulator {
   [[nodiscard]] std::vector<Duration> drawn_transfers(const std::vector<Collective>& collectives);
   [[nodiscard]] RankWork rank_work(int rank);
   [[nodiscard]] MicroBatchWork micro_batch(int rank, int number, double slowness);
+  /// Adds to a micro-batch what its loader takes, or when the workers have it.
+  void load(int rank, int number, MicroBatchWork& batch);
+  /// Gives a rank's work to the program of a step.
+  void set_work(int rank, StepTemplate& of_step);
+  /// Draws whether a rank stalls in this step, and for how long.
+  [[nodiscard]] Duration drawn_stall();
   /// Draws the slowness of one rank in this step.
   [[nodiscard]] double draw_slowness(int rank);
   /// The slowness of one rank in this step: drawn now, or by share_cores().

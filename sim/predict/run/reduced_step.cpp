@@ -120,12 +120,25 @@ StepProgram ReducedStep::numbered_program(StepWork step,
 }
 
 StepTemplate ReducedStep::step_template(StepWork step, const CostFactors& factors, double common) {
-  const MicroBatchWork placed = pricer_.placed(planned_.batch(0).shape);
-  const auto places = static_cast<std::int32_t>(placed.forward.size() + placed.backward.size());
-  pricer_.begin_step(step.step);
-  return {program_of(std::move(step), placed, pricer_.numbered_prices(factors, common, places)),
-          places,
-          host_.is_device};
+  const int number = std::min(step.step, facts_.first_steps);
+  const auto known = std::ranges::find_if(templates_, [&](const KnownTemplate& one) {
+    return one.number == number && one.iterations == step.iterations;
+  });
+  if (known != templates_.end()) {
+    StepTemplate retimed = known->of_step;
+    StepWork first_rank = step;
+    first_rank.first_rank_only = true;
+    if (retimed.retime(numbered_program(std::move(first_rank), factors, common))) {
+      return retimed;
+    }
+  }
+  std::vector<Iteration> iterations = step.iterations;
+  StepProgram program = numbered_program(std::move(step), factors, common);
+  StepTemplate built(std::move(program), pricer_.model_work(), host_.is_device);
+  if (known == templates_.end()) {
+    templates_.push_back({number, std::move(iterations), built});
+  }
+  return built;
 }
 
 /// All micro-batches have the same work.

@@ -36,6 +36,13 @@ struct KnownSchedule {
   }
 };
 
+/// What the engine plays in all steps with these iterations.
+struct KnownTemplate {
+  int number = 0;  ///< As of KnownSchedule.
+  std::vector<Iteration> iterations;
+  StepTemplate of_step;
+};
+
 /// The third stage of a run: how a step's gradients are reduced. It has the buckets, the schedules
 /// of the steps and the prices of their collectives.
 class ReducedStep {
@@ -106,6 +113,7 @@ class ReducedStep {
   StepHost host_;
   std::vector<double> spread_;
   std::vector<PlainStep> plain_steps_;
+  std::vector<KnownTemplate> templates_;
   std::deque<KnownSchedule> schedules_;  ///< Those that were met so far.
 };
 

@@ -2,77 +2,108 @@
 
 #include <algorithm>
 #include <optional>
+#include <queue>
 #include <utility>
+
+#include "costmodel/base/index.h"
 
 namespace stepsim {
 namespace {
 
 constexpr std::size_t kMaxCells = std::size_t{1} << 22;
 
+/// The values of all ranks.
+template <typename Integer>
+struct Values {
+  std::span<const Integer> all;
+  std::span<const std::size_t> first;
+
+  [[nodiscard]] std::size_t ranks() const { return first.size() - 1; }
+  [[nodiscard]] std::span<const Integer> of(std::size_t rank) const {
+    return all.subspan(first[rank], first[rank + 1] - first[rank]);
+  }
+};
+
 /// One edge of the lower hull of a rank's values: from d to d + width at a constant slope.
+template <typename Integer>
 struct Edge {
   double slope = 0;
   std::size_t rank = 0;
   std::int64_t width = 0;
-  WideInteger rise = 0;  ///< The rise of the value over the whole edge.
+  Integer rise = 0;  ///< The rise of the value over the whole edge.
+
+  bool operator<(const Edge& other) const {
+    return slope != other.slope ? slope < other.slope : rank < other.rank;
+  }
 };
 
-WideInteger floor_div(WideInteger a, std::int64_t b) {
-  const WideInteger quotient = a / b;
+template <typename Integer>
+Integer floor_div(Integer a, std::int64_t b) {
+  const Integer quotient = a / b;
   return quotient * b > a ? quotient - 1 : quotient;
 }
 
-/// Corners of the lower hull of (d, values[d]).
-std::vector<std::size_t> lower_hull(const std::vector<WideInteger>& values) {
-  std::vector<std::size_t> corners;
-  const auto slope = [&values](std::size_t from, std::size_t to) {
-    return static_cast<double>(values[to] - values[from]) / static_cast<double>(to - from);
-  };
-  for (std::size_t d = 0; d < values.size(); ++d) {
-    while (corners.size() > 1 &&
-           slope(corners[corners.size() - 2], corners.back()) >= slope(corners.back(), d)) {
-      corners.pop_back();
+/// Sets `edges` to those of the lower hull of (d, values[d]).
+template <typename Integer>
+void find_lower_hull(std::span<const Integer> values,
+                     std::size_t rank,
+                     std::vector<Edge<Integer>>& edges) {
+  edges.clear();
+  for (std::size_t d = 1; d < values.size(); ++d) {
+    Edge<Integer> edge;
+    edge.rank = rank;
+    edge.width = 1;
+    edge.rise = values[d] - values[d - 1];
+    edge.slope = static_cast<double>(edge.rise);
+    while (!edges.empty() && edges.back().slope >= edge.slope) {
+      edge.width += edges.back().width;
+      edge.rise += edges.back().rise;
+      edge.slope = static_cast<double>(edge.rise) / static_cast<double>(edge.width);
+      edges.pop_back();
     }
-    corners.push_back(d);
+    edges.push_back(edge);
   }
-  return corners;
 }
 
-std::vector<Edge> hull_edges(const std::vector<std::vector<WideInteger>>& values) {
-  std::vector<Edge> edges;
-  for (std::size_t rank = 0; rank < values.size(); ++rank) {
-    const auto corners = lower_hull(values[rank]);
-    for (std::size_t i = 1; i < corners.size(); ++i) {
-      Edge edge;
-      edge.rank = rank;
-      edge.width = static_cast<std::int64_t>(corners[i] - corners[i - 1]);
-      edge.rise = values[rank][corners[i]] - values[rank][corners[i - 1]];
-      edge.slope = static_cast<double>(edge.rise) / static_cast<double>(edge.width);
-      edges.push_back(edge);
+/// The `count` edges of all hulls that come first, in their order.
+template <typename Integer>
+std::vector<Edge<Integer>> first_edges(const Values<Integer>& values, std::size_t count) {
+  std::priority_queue<Edge<Integer>> kept;  // The last of them in front.
+  std::vector<Edge<Integer>> hull;
+  for (std::size_t rank = 0; rank < values.ranks(); ++rank) {
+    find_lower_hull(values.of(rank), rank, hull);
+    for (const Edge<Integer>& edge : hull) {
+      if (kept.size() == count) {
+        if (!(edge < kept.top())) {
+          break;  // Those that follow on the hull are steeper.
+        }
+        kept.pop();
+      }
+      kept.push(edge);
     }
   }
+  std::vector<Edge<Integer>> edges;
+  for (; !kept.empty(); kept.pop()) {
+    edges.push_back(kept.top());
+  }
+  std::ranges::reverse(edges);
   return edges;
 }
 
 /// A feasible split along the hulls, and the price of one unit at its margin.
+template <typename Integer>
 struct Relaxed {
   std::vector<std::int64_t> taken;
-  WideInteger price = 0;
+  Integer price = 0;
 };
 
-Relaxed follow_hulls(const std::vector<std::vector<WideInteger>>& values, std::int64_t total) {
-  auto edges = hull_edges(values);
-  const auto cheaper = [](const Edge& a, const Edge& b) {
-    return a.slope != b.slope ? a.slope < b.slope : a.rank < b.rank;
-  };
-  // Every edge is at least one unit wide, so `total` of them are enough.
-  const auto needed = std::min(edges.size(), static_cast<std::size_t>(total));
-  const auto middle = edges.begin() + static_cast<std::ptrdiff_t>(needed);
-  std::nth_element(edges.begin(), middle, edges.end(), cheaper);
-  std::sort(edges.begin(), middle, cheaper);
-  Relaxed result;
-  result.taken.resize(values.size());
+template <typename Integer>
+Relaxed<Integer> follow_hulls(const Values<Integer>& values, std::int64_t total) {
+  Relaxed<Integer> result;
+  result.taken.resize(values.ranks());
   std::int64_t left = total;
+  // Every edge is at least one unit wide, so `total` of them are enough.
+  const auto edges = first_edges(values, at(total));
   for (auto edge = edges.begin(); left > 0; ++edge) {
     const std::int64_t width = std::min(left, edge->width);
     result.taken[edge->rank] += width;
@@ -82,52 +113,74 @@ Relaxed follow_hulls(const std::vector<std::vector<WideInteger>>& values, std::i
   return result;
 }
 
-/// What remains open of one rank: amounts whose reduced value is small enough.
+/// An amount whose reduced value is small enough.
+template <typename Integer>
 struct Choice {
   std::int64_t taken = 0;
-  WideInteger excess = 0;  ///< How far it is above the rank's least reduced value.
+  Integer excess = 0;  ///< How far it is above the rank's least reduced value.
 };
 
-using Choices = std::vector<std::vector<Choice>>;  ///< [rank], ascending in taken.
+/// What remains open: the choices of all ranks, ascending in taken within a rank.
+template <typename Integer>
+struct Choices {
+  std::vector<Choice<Integer>> all;
+  std::vector<std::size_t> first;  ///< [rank] and the end.
 
-Choices open_choices(const std::vector<std::vector<WideInteger>>& values, const Relaxed& relaxed) {
-  std::vector<WideInteger> least(values.size());
-  const auto reduced = [&](std::size_t rank, std::size_t d) {
-    return values[rank][d] - relaxed.price * static_cast<std::int64_t>(d);
-  };
-  WideInteger gap = 0;
-  for (std::size_t rank = 0; rank < values.size(); ++rank) {
-    least[rank] = values[rank][0];
-    for (std::size_t d = 1; d < values[rank].size(); ++d) {
-      least[rank] = std::min(least[rank], reduced(rank, d));
-    }
-    gap += reduced(rank, static_cast<std::size_t>(relaxed.taken[rank])) - least[rank];
+  [[nodiscard]] std::size_t ranks() const { return first.size() - 1; }
+  [[nodiscard]] std::span<const Choice<Integer>> of(std::size_t rank) const {
+    return std::span(all).subspan(first[rank], first[rank + 1] - first[rank]);
   }
-  Choices choices(values.size());
-  for (std::size_t rank = 0; rank < values.size(); ++rank) {
-    for (std::size_t d = 0; d < values[rank].size(); ++d) {
-      const WideInteger excess = reduced(rank, d) - least[rank];
+};
+
+template <typename Integer>
+Choices<Integer> open_choices(const Values<Integer>& values, const Relaxed<Integer>& relaxed) {
+  std::vector<Integer> least(values.ranks());
+  const auto reduced = [&](std::span<const Integer> own, std::size_t d) {
+    return own[d] - relaxed.price * static_cast<std::int64_t>(d);
+  };
+  Integer gap = 0;
+  for (std::size_t rank = 0; rank < values.ranks(); ++rank) {
+    const std::span<const Integer> own = values.of(rank);
+    Integer smallest = own[0];
+    for (std::size_t d = 1; d < own.size(); ++d) {
+      smallest = std::min(smallest, reduced(own, d));
+    }
+    least[rank] = smallest;
+    gap += reduced(own, at(relaxed.taken[rank])) - least[rank];
+  }
+  Choices<Integer> choices;
+  choices.first.reserve(values.ranks() + 1);
+  for (std::size_t rank = 0; rank < values.ranks(); ++rank) {
+    choices.first.push_back(choices.all.size());
+    const std::span<const Integer> own = values.of(rank);
+    for (std::size_t d = 0; d < own.size(); ++d) {
+      const Integer excess = reduced(own, d) - least[rank];
       if (excess <= gap) {
-        choices[rank].push_back({static_cast<std::int64_t>(d), excess});
+        choices.all.push_back({static_cast<std::int64_t>(d), excess});
       }
     }
   }
+  choices.first.push_back(choices.all.size());
   return choices;
 }
 
 /// With no excess anywhere and no holes between the amounts, earlier ranks simply take the most.
-std::optional<std::vector<std::int64_t>> take_greedily(const Choices& choices, std::int64_t total) {
+template <typename Integer>
+std::optional<std::vector<std::int64_t>> take_greedily(const Choices<Integer>& choices,
+                                                       std::int64_t total) {
   std::int64_t left = total;
-  for (const auto& rank : choices) {
+  for (std::size_t r = 0; r < choices.ranks(); ++r) {
+    const auto rank = choices.of(r);
     const auto width = rank.back().taken - rank.front().taken;
-    const auto costs = [](const Choice& choice) { return choice.excess != 0; };
+    const auto costs = [](const Choice<Integer>& choice) { return choice.excess != 0; };
     if (static_cast<std::int64_t>(rank.size()) != width + 1 || std::ranges::any_of(rank, costs)) {
       return std::nullopt;
     }
     left -= rank.front().taken;
   }
   std::vector<std::int64_t> taken;
-  for (const auto& rank : choices) {
+  for (std::size_t r = 0; r < choices.ranks(); ++r) {
+    const auto rank = choices.of(r);
     const auto more = std::min(left, rank.back().taken - rank.front().taken);
     taken.push_back(rank.front().taken + more);
     left -= more;
@@ -136,16 +189,17 @@ std::optional<std::vector<std::int64_t>> take_greedily(const Choices& choices, s
 }
 
 /// The dynamic programme over the ranks that have a choice left.
+template <typename Integer>
 class Programme {
  public:
-  Programme(const Choices& choices, std::int64_t total) : choices_(choices), left_(total) {
-    for (std::size_t rank = 0; rank < choices.size(); ++rank) {
-      left_ -= choices[rank].front().taken;
-      if (choices[rank].size() > 1) {
+  Programme(const Choices<Integer>& choices, std::int64_t total) : choices_(choices), left_(total) {
+    for (std::size_t rank = 0; rank < choices.ranks(); ++rank) {
+      left_ -= choices.of(rank).front().taken;
+      if (choices.of(rank).size() > 1) {
         open_.push_back(rank);
       }
     }
-    width_ = static_cast<std::size_t>(left_) + 1;
+    width_ = at(left_) + 1;
   }
 
   [[nodiscard]] std::size_t cells() const { return (open_.size() + 1) * width_; }
@@ -153,13 +207,13 @@ class Programme {
   [[nodiscard]] std::vector<std::int64_t> solve() {
     fill();
     std::vector<std::int64_t> taken;
-    taken.reserve(choices_.size());
-    for (const auto& rank : choices_) {
-      taken.push_back(rank.front().taken);
+    taken.reserve(choices_.ranks());
+    for (std::size_t rank = 0; rank < choices_.ranks(); ++rank) {
+      taken.push_back(choices_.of(rank).front().taken);
     }
     std::int64_t left = left_;
     for (std::size_t i = 0; i < open_.size(); ++i) {
-      const auto& rank = choices_[open_[i]];
+      const auto rank = choices_.of(open_[i]);
       // The largest amount first: the lexicographically largest of the best splits.
       for (auto choice = rank.rbegin(); choice != rank.rend(); ++choice) {
         const std::int64_t rest = left - (choice->taken - rank.front().taken);
@@ -175,10 +229,10 @@ class Programme {
   }
 
  private:
-  static constexpr WideInteger kImpossible = -1;
+  static constexpr Integer kImpossible = -1;
 
-  [[nodiscard]] WideInteger& best(std::size_t i, std::int64_t left) {
-    return best_[i * width_ + static_cast<std::size_t>(left)];
+  [[nodiscard]] Integer& best(std::size_t i, std::int64_t left) {
+    return best_[i * width_ + at(left)];
   }
 
   /// best(i, left): least excess with which the open ranks i, i + 1, … take `left` in all.
@@ -186,12 +240,12 @@ class Programme {
     best_.assign(cells(), kImpossible);
     best(open_.size(), 0) = 0;
     for (std::size_t i = open_.size(); i-- > 0;) {
-      const auto& rank = choices_[open_[i]];
-      for (const Choice& choice : rank) {
+      const auto rank = choices_.of(open_[i]);
+      for (const Choice<Integer>& choice : rank) {
         const std::int64_t more = choice.taken - rank.front().taken;
         for (std::int64_t left = more; left <= left_; ++left) {
-          const WideInteger rest = best(i + 1, left - more);
-          WideInteger& cell = best(i, left);
+          const Integer rest = best(i + 1, left - more);
+          Integer& cell = best(i, left);
           if (rest != kImpossible && (cell == kImpossible || rest + choice.excess < cell)) {
             cell = rest + choice.excess;
           }
@@ -200,30 +254,40 @@ class Programme {
     }
   }
 
-  const Choices& choices_;
+  const Choices<Integer>& choices_;
   std::vector<std::size_t> open_;
   std::int64_t left_;
   std::size_t width_ = 0;
-  std::vector<WideInteger> best_;
+  std::vector<Integer> best_;
 };
 
 }  // namespace
 
-Split separable_allocation(const std::vector<std::vector<WideInteger>>& values,
+template <typename Integer>
+Split separable_allocation(std::span<const Integer> all,
+                           std::span<const std::size_t> first,
                            std::int64_t total) {
+  const Values<Integer> values{all, first};
   if (total == 0) {
-    return {std::vector<std::int64_t>(values.size()), true};
+    return {std::vector<std::int64_t>(values.ranks()), true};
   }
-  const Relaxed relaxed = follow_hulls(values, total);
-  const Choices choices = open_choices(values, relaxed);
+  const Relaxed<Integer> relaxed = follow_hulls(values, total);
+  const Choices<Integer> choices = open_choices(values, relaxed);
   if (auto taken = take_greedily(choices, total)) {
     return {std::move(*taken), true};
   }
-  Programme programme(choices, total);
+  Programme<Integer> programme(choices, total);
   if (programme.cells() > kMaxCells) {
     return {relaxed.taken, false};
   }
   return {programme.solve(), true};
 }
+
+template Split separable_allocation(std::span<const std::int64_t>,
+                                    std::span<const std::size_t>,
+                                    std::int64_t);
+template Split separable_allocation(std::span<const WideInteger>,
+                                    std::span<const std::size_t>,
+                                    std::int64_t);
 
 }  // namespace stepsim

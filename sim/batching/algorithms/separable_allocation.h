@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sim/batching/random/wide_integer.h"
@@ -13,7 +15,7 @@ struct Split {
   bool exact = true;
 };
 
-/// Minimises sum_g values[g][d_g] subject to sum_g d_g = total and 0 <= d_g < values[g].size();
+/// Minimises sum_g values[g][d_g] subject to sum_g d_g = total and 0 <= d_g < the values of rank g;
 /// among equal sums the lexicographically largest d.
 ///
 /// A Lagrangian bound first fixes every rank whose other choices cannot be part of an optimum; the
@@ -21,9 +23,15 @@ struct Split {
 /// the best allocation found on the way is returned with exact = false.
 ///
 /// Args:
-///     values: [rank][d], at least one each; magnitudes summed over ranks below 2^125.
+///     values: The values of all ranks, one rank's behind the other's. Integer is std::int64_t or
+///     WideInteger;
+///         magnitudes summed over ranks stay below 2^61 or 2^125.
+///     first: [rank] where its values begin, and the end: one more than there are ranks. A rank has
+///         one value at least.
 ///     total: 0 .. the sum of the largest d.
-[[nodiscard]] Split separable_allocation(const std::vector<std::vector<WideInteger>>& values,
+template <typename Integer>
+[[nodiscard]] Split separable_allocation(std::span<const Integer> values,
+                                         std::span<const std::size_t> first,
                                          std::int64_t total);
 
 }  // namespace stepsim

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 
 namespace stepsim {
@@ -21,31 +22,39 @@ struct Corner {
 struct Direction {
   WideInteger square = 0;
   WideInteger linear = 0;
-
-  [[nodiscard]] WideInteger value(WideInteger distance) const {
-    return (square * distance - linear) * distance;
-  }
 };
+
+/// The base-2 logarithm of what no sum in separable_allocation exceeds: 3 (ranks * highest)^2, over
+/// the options of a rank.
+double sum_bits(const SlackProblem& problem) {
+  const double ranks = std::log2(static_cast<double>(problem.fitting.size()));
+  const double options = std::log2(static_cast<double>(problem.slack + 1));
+  const double cost = std::log2(static_cast<double>(problem.highest));
+  return 2 * (ranks + cost) + options + 2;
+}
 
 class Splitter {
  public:
-  explicit Splitter(const SlackProblem& problem) : problem_(problem) {
-    for (const std::int64_t samples : problem.fitting) {
-      options_.push_back(std::min(samples - 1, problem.slack));
+  explicit Splitter(const SlackProblem& problem)
+      : problem_(problem), is_narrow_(sum_bits(problem) < 61) {
+    for (std::size_t rank = 0; rank < problem.fitting.size(); ++rank) {
+      first_.push_back(distances_.size());
+      const std::int64_t most = std::min(problem.fitting[rank] - 1, problem.slack);
+      for (std::int64_t d = 0; d <= most; ++d) {
+        // From the highest cost to the rank's cost without its last d samples.
+        distances_.push_back(problem.highest -
+                             problem.costs[rank][at(problem.fitting[rank] - d) - 1]);
+      }
     }
+    first_.push_back(distances_.size());
   }
 
   [[nodiscard]] Corner solve(const Direction& direction) const {
-    std::vector<std::vector<WideInteger>> values(options_.size());
-    for (std::size_t rank = 0; rank < values.size(); ++rank) {
-      for (std::int64_t d = 0; d <= options_[rank]; ++d) {
-        values[rank].push_back(direction.value(distance(rank, d)));
-      }
-    }
     Corner corner;
-    corner.split = separable_allocation(values, problem_.slack);
-    for (std::size_t rank = 0; rank < values.size(); ++rank) {
-      const WideInteger own = distance(rank, corner.split.taken[rank]);
+    corner.split =
+        is_narrow_ ? allocation<std::int64_t>(direction) : allocation<WideInteger>(direction);
+    for (std::size_t rank = 0; rank < corner.split.taken.size(); ++rank) {
+      const WideInteger own = distances_[first_[rank] + at(corner.split.taken[rank])];
       corner.sum += own;
       corner.squares += own * own;
     }
@@ -53,14 +62,22 @@ class Splitter {
   }
 
  private:
-  /// The distance from the highest cost to the rank's cost without its last d samples.
-  [[nodiscard]] std::int64_t distance(std::size_t rank, std::int64_t d) const {
-    return problem_.highest -
-           problem_.costs[rank][static_cast<std::size_t>(problem_.fitting[rank] - d) - 1];
+  template <typename Integer>
+  [[nodiscard]] Split allocation(const Direction& direction) const {
+    const auto square = static_cast<Integer>(direction.square);
+    const auto linear = static_cast<Integer>(direction.linear);
+    std::vector<Integer> values;
+    values.reserve(distances_.size());
+    for (const std::int64_t distance : distances_) {
+      values.push_back((square * distance - linear) * distance);
+    }
+    return separable_allocation<Integer>(values, first_, problem_.slack);
   }
 
   const SlackProblem& problem_;
-  std::vector<std::int64_t> options_;
+  bool is_narrow_;                  ///< Whether all sums fit into 64 bits.
+  std::vector<std::size_t> first_;  ///< [rank] of distances_, and the end.
+  std::vector<std::int64_t> distances_;
 };
 
 /// Ranks^2 times the variance.
@@ -75,14 +92,8 @@ bool better(const Corner& a, const Corner& b, std::int64_t ranks) {
   return own != other ? own < other : a.split.taken > b.split.taken;
 }
 
-/// No sum in separable_allocation may leave 128 bits: 3 (ranks * highest)^2, over the options of a
-/// rank.
 void check_size(const SlackProblem& problem) {
-  constexpr double kBits = 123;
-  const double ranks = std::log2(static_cast<double>(problem.fitting.size()));
-  const double options = std::log2(static_cast<double>(problem.slack + 1));
-  const double cost = std::log2(static_cast<double>(problem.highest));
-  if (2 * (ranks + cost) + options > kBits) {
+  if (sum_bits(problem) > 125) {
     throw InputError(
         "min-max: a highest cost of {} over {} ranks is too large for tie_break = 'variance'; "
         "'leximax' has no such limit",

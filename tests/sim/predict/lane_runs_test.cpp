@@ -121,6 +121,37 @@ const std::vector<std::vector<std::string>> kLockstepKeys = {
     {"new_shapes.mechanisms=[{kind=\"attention_plan\", forward=\"5 ms\"}]"},
 };
 
+/// And keys that only the engine plays.
+const std::vector<std::vector<std::string>> kEngineKeys = {
+    {"interference.strength=0.4", "interference.compute=0.3", "interference.transfer=0.7"},
+    {"interference.multiprocessors=132"},
+    {"interference.memory_share=0.2"},
+    {"interference.while_waiting=false"},
+    {"noise.op_jitter=0.05"},
+    {"noise.rank_speed=0.02"},
+    {"noise.stall_probability=0.3"},
+    {"noise.stall=5 ms"},
+    {"noise.loader_stall_probability=0.2"},
+    {"noise.loader_stall=80 ms"},
+    {"host.queue_depth=40", "host.queue_depth=1000"},
+    {"ddp.communication_hook=fp16_compress", "ddp.communication_hook={kind=\"powersgd\"}"},
+};
+
+/// A timeline without what only recorded spans have.
+StepTimeline without_spans(StepTimeline timeline) {
+  timeline.spans.clear();
+  timeline.waits.clear();
+  for (RankTimeline& rank : timeline.ranks) {
+    rank.enqueued_at.clear();
+  }
+  return timeline;
+}
+
+/// Returns one of the texts.
+std::string one_of(const std::vector<std::string>& texts, std::mt19937& generator) {
+  return texts[generator() % texts.size()];
+}
+
 }  // namespace
 
 TEST_CASE("lockstep: all draws at once are what the engine plays of each, to the nanosecond") {
@@ -218,6 +249,65 @@ TEST_CASE("lockstep: draws of random scenarios are the engine's to the nanosecon
     compare_with_engine(*run, {random_draw(*run, generator), random_draw(*run, generator)});
   }
   CHECK(compared == count);
+}
+
+TEST_CASE("engine: steps of a template are those of a program of their own with events") {
+  const char* wanted = std::getenv("STEPSIM_LANE_SCENARIOS");
+  const int count = wanted != nullptr ? std::stoi(wanted) : 60;
+  std::mt19937 generator(wanted != nullptr ? 21 : 22);
+  const std::vector<std::string> names = {"sst2_distilbert",
+                                          "planned_shapes",
+                                          "lm2b_2gpu",
+                                          "shard_1b",
+                                          "busy_cluster",
+                                          "token_skew",
+                                          "engines_step",
+                                          "accumulation"};
+  int compared = 0;
+  int slowed = 0;
+  for (int drawn = 0; compared < count && drawn < 100 * count; ++drawn) {
+    const std::string name = one_of(names, generator);
+    std::vector<std::string> overrides = {"scenario.steps=4", "scenario.warmup_steps=1"};
+    overrides.push_back(fmt::format("scenario.seed={}", generator() % 1000));
+    for (const auto* keys : {&kLockstepKeys, &kEngineKeys}) {
+      for (const std::vector<std::string>& values : *keys) {
+        if (generator() % (keys == &kEngineKeys ? 3 : 6) == 0) {
+          overrides.push_back(one_of(values, generator));
+        }
+      }
+    }
+    const std::string about = fmt::format("{}: {}", name, fmt::join(overrides, "; "));
+    CAPTURE(about);
+    std::optional<Run> run;
+    const auto play = [&](const DrawnCosts& costs, bool record_spans) {
+      NoiseDraws noise(seed_of_draw(run->scenario().seed, 0));
+      StepSimulator simulator(*run, costs.factors, costs.common, &noise, true);
+      std::vector<StepTimeline> steps;
+      for (int step = 0; step < run->scenario().steps; ++step) {
+        steps.push_back(without_spans(simulator.next(record_spans)));
+      }
+      return steps;
+    };
+    try {
+      const Scenario scenario =
+          read_scenario(test::source_root() + "/scenarios/" + name + ".toml", overrides);
+      run.emplace(scenario, scenario.policies.front(), scenario_profile(scenario));
+      (void)play({}, true);
+    } catch (const InputError&) {
+      continue;  // Keys that exclude one another, or collectives without a price.
+    }
+    if (!run->reduced().has_template()) {
+      continue;
+    }
+    ++compared;
+    slowed += run->reduced().engine_rules({}).interference.active() ? 1 : 0;
+    for (int d = 0; d < 2; ++d) {  // The second one's template is the first one's with other times.
+      const DrawnCosts costs = random_draw(*run, generator).back();
+      CHECK(play(costs, false) == play(costs, true));
+    }
+  }
+  CHECK(compared == count);
+  CHECK(3 * slowed > count);
 }
 
 }  // namespace stepsim

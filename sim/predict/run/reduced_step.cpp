@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "costmodel/base/index.h"
+#include "sim/engine/program_check.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/run/unit_host_times.h"
 #include "sim/predict/scenario_profile.h"
@@ -139,6 +140,15 @@ StepTemplate ReducedStep::step_template(StepWork step, const CostFactors& factor
     templates_.push_back({number, std::move(iterations), built});
   }
   return built;
+}
+
+bool ReducedStep::plays_in_order() {
+  if (!has_template()) {
+    return false;
+  }
+  IterationSequence first = iterations();
+  const StepTemplate of_step = step_template(step_without_work(0, first), {}, 1);
+  return collective_order(of_step.program().program, engine_rules({})).has_value();
 }
 
 /// All micro-batches have the same work.

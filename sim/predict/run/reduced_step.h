@@ -90,6 +90,8 @@ class ReducedStep {
   [[nodiscard]] StepTemplate step_template(StepWork step,
                                            const CostFactors& factors,
                                            double common);
+  /// Whether the engine plays a step without events: see collective_order().
+  [[nodiscard]] bool plays_in_order();
   /// Whether step_template() may stand for all steps with the same iterations, from the third on.
   [[nodiscard]] bool has_template() const {
     return facts_.alike && !plain() && !pricer_.copies_by_byte();

@@ -98,6 +98,7 @@ class Advisor:
         report: Print the report to standard error when it is ready.
         on_advice: Called with the results.Advice on rank 0, in the training's own thread, by the
             first step() or close() after it is ready.
+        on_row: Called with each recorded step, as Recorder's: a StepLog of stepsim_log.
 
     Attributes:
         advice: On rank 0 a results.Advice when it is ready, else None.
@@ -122,6 +123,7 @@ class Advisor:
         state=None,
         report=True,
         on_advice=None,
+        on_row=None,
     ):
         global _advisors
         _advisors += 1
@@ -151,6 +153,7 @@ class Advisor:
             optimizer=optimizer,
             loader=loader,
             bucket_times=bucket_times and hook is None,
+            on_row=on_row,
         )
         if hook is not None:
             self._recorder.watch(model, hook=hook, state=state)

@@ -38,7 +38,13 @@ def test_the_tour_runs_and_shows_its_pages():
     assert not any(one["output_type"] == "error" for one in outputs)
     shown = ["".join(one.get("data", {}).get("text/html", "")) for one in outputs]
     pages = [html.unescape(text) for text in shown if text.startswith("<iframe srcdoc=")]
-    assert len(pages) == 3, len(pages)  # The comparison, the sweep and the validation.
+    assert len(pages) == 2, len(pages)  # The comparison and the validation, which ask for them.
+    plots = ["".join(one.get("data", {}).get("image/svg+xml", "")) for one in outputs]
+    assert [text.startswith("<svg") for text in plots if text] == [True], plots  # The sweep.
+    others = [len(text) for text in shown if text and not text.startswith("<iframe")]
+    assert others and max(others) < 20_000, others
+    # A notebook shows standard error in a red box.
+    assert not any(one.get("name") == "stderr" for one in outputs), outputs
     for page in pages:
         loaded = re.findall(r"""<(?:script|link|img)[^>]*(?:src|href)=["']?http""", page)
         assert not loaded, loaded

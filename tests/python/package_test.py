@@ -282,16 +282,48 @@ def test_frames_of_pandas():
     assert stepsim.Scenario(OWN).plan().to_pandas()["step"].max() == 5
 
 
-def test_a_result_shows_its_page_in_a_notebook():
+def test_a_result_shows_its_report_in_a_notebook_and_its_page_when_asked():
     result = stepsim.Scenario("token_skew").compare()
-    page = result._repr_html_()
+    shown = result._repr_html_()
+    assert shown.startswith("<pre>") and "plot() draws it" in shown and len(shown) < 20_000, len(shown)
+    page = result.show()._repr_html_()
     assert page.startswith("<iframe srcdoc=") and "sandbox=" in page
-    assert stepsim.Scenario("token_skew").lengths()._repr_html_().startswith("<pre>")
+    lengths = stepsim.Scenario("token_skew").lengths()
+    assert lengths._repr_html_().startswith("<pre>") and "plot()" not in lengths._repr_html_()
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "page.html"
         result.page(path)
         assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
         assert os.listdir(folder) == ["page.html"]
+
+
+def test_results_are_drawn_with_their_figures():
+    import xml.etree.ElementTree as tree
+
+    ask = stepsim.Scenario("token_skew")
+    comparison = ask.compare()
+    names = [one.text for one in tree.fromstring(comparison.plot().svg).iter("{http://www.w3.org/2000/svg}text")]
+    ranked = sorted(comparison.predictions.values(), key=lambda one: -one.useful_tokens_per_s)
+    assert [name for name in names if name in comparison.predictions] == [one.policy for one in ranked], names
+    assert f"{ranked[0].useful_tokens_per_s:.0f}" in names, names
+    sweep = ask.sweep({"ddp.bucket_cap": ["1 MiB", "2 MiB", "4 MiB"]})
+    drawn = tree.fromstring(sweep.plot()._repr_svg_())
+    assert len(list(drawn.iter("{http://www.w3.org/2000/svg}circle"))) == 3
+    assert "2 MiB" in [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    with tempfile.TemporaryDirectory() as folder:
+        sweep.plot().save(pathlib.Path(folder) / "sweep.svg")
+        assert (pathlib.Path(folder) / "sweep.svg").read_text(encoding="utf-8") == sweep.plot().svg
+    assert "has no plot" in str(error_of(ask.lengths().plot, stepsim.InputError))
+    two = ask.sweep({"ddp.bucket_cap": ["1 MiB"], "cluster.jitter": [0, 0.1]})
+    assert "of 2 keys" in str(error_of(two.plot, stepsim.InputError))
+
+
+def test_the_module_is_the_program():
+    def said(*command):
+        return subprocess.run([*command, "policies"], capture_output=True, text=True, check=False)
+
+    module, program = said(sys.executable, "-m", "stepsim"), said(sys.argv[1])
+    assert (module.returncode, module.stdout) == (0, program.stdout), module.stderr
 
 
 def test_a_plan_written_and_read_is_the_same():

@@ -34,7 +34,9 @@ class _Bar:
                     warnings.simplefilter("ignore")  # About widgets that a notebook lacks.
                     from tqdm.auto import tqdm
                 form = "{desc} {percentage:3.0f}%|{bar}| {remaining} left"
-                self._bar = tqdm(total=1.0, desc=what, leave=False, bar_format=form)
+                # A notebook shows what goes to standard error in a red box.
+                out = sys.stdout if _in_notebook() else None
+                self._bar = tqdm(total=1.0, desc=what, leave=False, bar_format=form, file=out)
             except ImportError:
                 self._missing = True
                 return
@@ -93,6 +95,15 @@ def ask(question, options, scenario=None, progress=None, executor=None, axes=())
     finally:
         if bar is not None:
             bar.close()
-    for warning in answer.warnings:
-        warnings.warn(warning, stacklevel=4)
+    if not _in_notebook():  # There the result shows them.
+        tell(answer.warnings, stacklevel=5)
     return answer
+
+
+def tell(notes, stacklevel):
+    """Warns of each of them, or says it in a notebook, which shows what is warned of in a red box."""
+    for note in notes:
+        if _in_notebook():
+            print(f"warning: {note}")
+        else:
+            warnings.warn(note, stacklevel=stacklevel)

@@ -5,10 +5,10 @@ import html
 import json
 import os
 import pathlib
-import warnings
 from typing import Any, Dict, List
 
 from . import _core
+from ._ask import tell
 from .errors import InputError
 from .table import Table
 
@@ -57,8 +57,7 @@ class RunRecord(_Rows):
     def read(cls, *paths) -> "RunRecord":
         """Reads one record: a file, or the files of all ranks. Raises InputError."""
         records, notes = _core.read_records([os.fspath(path) for path in paths])
-        for note in notes:
-            warnings.warn(note, stacklevel=2)
+        tell(notes, stacklevel=3)
         if len(records) != 1:
             raise InputError(f"these files hold {len(records)} records; read each by itself")
         return cls(*records[0])
@@ -229,8 +228,7 @@ class Profile:
     def _imported(cls, out, told):
         """The profile that an import wrote, and told its report and warnings of."""
         report, notes = told
-        for note in notes:
-            warnings.warn(note, stacklevel=3)
+        tell(notes, stacklevel=4)
         profile = cls(out)
         profile.report = report
         return profile

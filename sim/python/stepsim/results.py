@@ -10,7 +10,8 @@ import math
 import os
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _core
+from . import _core, plots
+from .errors import InputError
 from .table import Table
 
 Interval = Tuple[float, float]
@@ -36,7 +37,7 @@ def _column(texts):
 class Result(Table):
     """What a command of stepsim found.
 
-    str(result) is the report that the command prints. In a notebook a result shows its page.
+    str(result) is the report that the command prints, which a notebook shows. plot() draws some kinds, show() shows the page.
 
     Attributes:
         ok: False where the command line's exit status is 1: the answer is no (out of memory, an
@@ -95,21 +96,40 @@ class Result(Table):
     def __repr__(self):
         return f"<stepsim.{type(self).__name__}{'' if self.ok else ', not ok'}: {self._brief()}>"
 
-    def _repr_html_(self):
-        """The page in a frame, or the report as text where there is no page."""
-        from .errors import MachineError
+    def plot(self):
+        """Returns a picture of the result, a plots.Plot: a few KB, which a notebook shows.
 
+        Raises:
+            InputError: This kind of result has none; show() shows the page of those that have one.
+        """
+        raise InputError(f"a {type(self).__name__} has no plot; show() shows its page, where there is one")
+
+    def show(self):
+        """Returns the page in a frame, for a notebook; some 0.6 MB of it. Raises as to_html()."""
+        return _Frame(self.to_html())
+
+    def _repr_html_(self):
+        """The report as text, and what a notebook would else print in a red box."""
+        warnings = "".join(f"warning: {warning}\n" for warning in self._answer.warnings)
+        more = ""
         if self._answer.has("html"):
-            try:
-                page = html.escape(self.to_html(), quote=True)
-                return (
-                    f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-popups" '
-                    'style="width:100%;height:640px;box-sizing:border-box;border:1px solid #ccc">'
-                    "</iframe>"
-                )
-            except MachineError:
-                pass
-        return f"<pre>{html.escape(str(self))}</pre>"
+            plots = "plot() draws it; " if type(self).plot is not Result.plot else ""
+            more = f'<div style="opacity:0.7;font-size:90%">{plots}show() shows it as a page, page("page.html") writes it</div>'
+        return f"<pre>{html.escape(str(self) + chr(10) + warnings)}</pre>{more}"
+
+
+class _Frame:
+    """A page in a notebook."""
+
+    def __init__(self, page):
+        self._page = html.escape(page, quote=True)
+
+    def _repr_html_(self):
+        return (
+            f'<iframe srcdoc="{self._page}" sandbox="allow-scripts allow-popups" '
+            'style="width:100%;height:640px;box-sizing:border-box;border:1px solid #ccc">'
+            "</iframe>"
+        )
 
 
 def _typed(kind, source, **given):
@@ -207,6 +227,16 @@ class Comparison(Result):
         best = f"best is {self.best}" if self.best else "none is best"
         return f"{best} of {', '.join(self.predictions)}"
 
+    def plot(self):
+        """Useful tokens a second by policy, the fastest first, with 90 % intervals."""
+        def speeds(one):
+            low, high = one.interval90_ms
+            tokens = one.useful_tokens_per_step * 1e3
+            return one.policy, one.useful_tokens_per_s, tokens / high, tokens / low
+
+        ranked = sorted(self.predictions.values(), key=lambda one: -one.useful_tokens_per_s)
+        return plots.bars("useful tokens a second, with 90 % intervals", [speeds(one) for one in ranked])
+
     @functools.cached_property
     def predictions(self) -> Dict[str, Prediction]:
         """The predictions by policy, in the order of the scenario."""
@@ -267,6 +297,28 @@ class Sweep(Result):
             _typed(SweepPoint, one, interval90_ms=tuple(one.get("interval90", (math.nan, math.nan))))
             for one in self.data["points"]
         ]
+
+    def plot(self):
+        """The step time over the swept key, with its 90 % interval.
+
+        Raises:
+            InputError: Several keys were swept, or fewer than two points have a time.
+        """
+        points = [one for one in self.points if not one.refused]
+        keys = list(points[0].values) if points else []
+        if len(keys) != 1 or len(points) < 2:
+            raise InputError(f"a plot takes two points of one key at least, these are {len(points)} of {len(keys)} keys; "
+                             "show() shows the page")
+        names = [self._name(one, keys[0]) for one in points]
+        return plots.curve("step ms, with 90 % intervals", keys[0], names,
+                           [(one.step_ms, *one.interval90_ms) for one in points])
+
+    @staticmethod
+    def _name(point, key):
+        value = point.values[key]
+        if key.endswith(("bucket_cap", "_cap")) and isinstance(value, (int, float)):
+            return f"{value / 2**20:g} MiB"
+        return f"{value:g}" if isinstance(value, float) else str(value)
 
     @property
     def best(self) -> SweepPoint:
@@ -451,13 +503,14 @@ class Diff(Result):
 
     @property
     def change(self) -> float:
-        """How much longer a step takes at equal batches, as a fraction."""
-        return self.data["step"]["change"]
+        """How much longer a step takes at equal batches, as a fraction; where no step of one side has its like on the
+        other, how many more useful tokens a second there are."""
+        return (self.data["step"] or self.data["useful_tokens_per_s"])["change"]
 
     @property
     def interval(self) -> Interval:
         """That is wrong in 1 of 1000 comparisons."""
-        return tuple(self.data["step"]["interval"])
+        return tuple((self.data["step"] or self.data["useful_tokens_per_s"])["interval"])
 
     @functools.cached_property
     def causes(self) -> List[DiffCause]:

@@ -4,11 +4,10 @@ import copy
 import functools
 import os
 import pathlib
-import warnings
 from typing import List
 
 from . import _core, results
-from ._ask import ask
+from ._ask import ask, tell
 from ._questions import ROWS, made
 from .errors import InputError, MachineError
 from .lengths import checked_lengths
@@ -147,8 +146,7 @@ class Scenario:
         """Plans the batches of every step and rank by one policy (the first, without a name).
         Returns a Plan."""
         plan, notes = self._given.plan(policy or "")
-        for note in notes:
-            warnings.warn(note, stacklevel=2)
+        tell(notes, stacklevel=3)
         return Plan(plan)
 
     # What follows is made of the rows of the questions.

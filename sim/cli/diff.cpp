@@ -34,7 +34,8 @@ constexpr const char* kDiffUsage =
     "Two records of the same training, before and after a change: faster, slower or no difference\n"
     "beyond noise; which part of the step moved, on which rank, at which lengths; and what to do\n"
     "next. Batches need not be the same: times are compared at equal batches, and what other\n"
-    "batches make of the mean step is told apart.\n\n"
+    "batches make of the mean step is told apart. Where no step of one has its like in the\n"
+    "other, as after another policy, the verdict is on useful tokens a second.\n\n"
     "The records come from stepsim_recorder.py, some dozens of steps each; files of single ranks\n"
     "(before.rank0.jsonl …) are joined. Several runs of each side, run by turns, tell the most.\n"
     "The verdict is wrong in 1 of 1000 comparisons, a part is named by mistake in 1 of 100.\n\n"
@@ -96,6 +97,10 @@ Sides read_sides(const Request& request,
 /// Whether the mean step is longer by more than that share, held-up steps included where they
 /// come more often beyond noise.
 bool is_slower_than(const RecordDiff& diff, double share) {
+  if (diff.other_batches) {
+    return diff.verdict == DiffVerdict::Slower &&
+           diff.speed->before > (1 + share) * diff.speed->after;
+  }
   double ms = diff.verdict == DiffVerdict::Slower ? diff.step.change : 0;
   if (diff.held_up_chance < kVerdictAlarm) {
     const auto per_step = [](const HeldUpSteps& side) { return side.ms / side.steps; };
@@ -108,7 +113,10 @@ bool is_slower_than(const RecordDiff& diff, double share) {
 /// not. Empty: one of them is.
 std::string undecided_note(const RecordDiff& diff, double percent) {
   constexpr double kPercent = 100;
-  const double high = kPercent * diff.step.relative(diff.step.interval(kVerdictAlarm).second);
+  double high = kPercent * diff.step.relative(diff.step.interval(kVerdictAlarm).second);
+  if (diff.other_batches) {
+    high = kPercent * (1 / (1 + diff.speed->interval(kVerdictAlarm).first) - 1);
+  }
   if (is_slower_than(diff, percent / kPercent) || high <= percent) {
     return "";
   }

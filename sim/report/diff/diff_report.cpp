@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
@@ -34,10 +33,6 @@ std::string share_interval(const Effect& effect, double alarm) {
 
 bool is_unequally_held_up(const RecordDiff& diff) {
   return diff.held_up_chance < kVerdictAlarm;
-}
-
-double held_up_ms(const HeldUpSteps& side) {
-  return side.steps > 0 ? side.ms / side.steps : 0;
 }
 
 std::string ranks_text(const std::vector<int>& ranks, int world_size) {
@@ -68,34 +63,6 @@ std::string moved_text(const RecordDiff& diff, const DiffCause& cause) {
                      moved_ms(cause.ms),
                      moved_ms(low),
                      moved_ms(high));
-}
-
-std::string cause_text(const RecordDiff& diff, const DiffCause& cause) {
-  std::string text = moved_text(diff, cause);
-  if (!cause.waiting.empty()) {
-    const bool several = cause.waiting.size() > 1;
-    text += fmt::format("; so rank{} {} {} {}{}",
-                        several ? "s" : "",
-                        fmt::join(cause.waiting, ", "),
-                        several ? "wait" : "waits",
-                        several ? "up to " : "",
-                        moved_ms(cause.waiting_ms));
-  }
-  if (cause.processor_idle) {
-    text +=
-        "; its processor time did not grow with it: it slept, waited, or another program had "
-        "the processor";
-  }
-  if (row_of(cause.part).waits && cause.part == StepPart::Communication) {
-    text += ": the network, or what else moves gradients, since no rank's own work changed";
-  } else if (row_of(cause.part).waits && diff.reading == WaitReading::Processor) {
-    text +=
-        ": the network, or a rank that slept or was kept from running in its backward; these "
-        "records do not tell which";
-  } else if (row_of(cause.part).waits) {
-    text += ", and no rank's own work stands out of the noise";
-  }
-  return text;
 }
 
 /// At which sizes; empty where it cannot be said.
@@ -172,6 +139,49 @@ std::string batches_text(const RecordDiff& diff) {
       batches.tokens_before,
       batches.tokens_after,
       moved_ms(batches.ms));
+}
+
+/// "1211 -> 4403 useful tokens/s (+263.6 %, 99.9 % interval +190.1 to +337.2 %)"
+std::string speed_text(const SpeedChange& speed) {
+  const auto [low, high] = speed.interval(kVerdictAlarm);
+  return fmt::format("{:.0f} -> {:.0f} useful tokens/s ({}, 99.9 % interval {:+.1f} to {:+.1f} %)",
+                     speed.before,
+                     speed.after,
+                     signed_percent(speed.gain()),
+                     100 * low,
+                     100 * high);
+}
+
+/// Where no step of one side has its like on the other.
+std::string speed_headline(const RecordDiff& diff) {
+  constexpr double kLikelyAlarm = 0.1;
+  const SpeedChange& speed = *diff.speed;
+  if (diff.verdict != DiffVerdict::NoDifference || !speed.is_real(kLikelyAlarm)) {
+    return fmt::format("{}: {}, with other batches",
+                       diff.verdict == DiffVerdict::NoDifference ? "no difference beyond noise"
+                                                                 : name_of(diff.verdict),
+                       speed_text(speed));
+  }
+  const auto [low, high] = speed.interval(kLikelyAlarm);
+  return fmt::format(
+      "likely {}, not surely: {}, with other batches; 90 % interval {:+.1f} to "
+      "{:+.1f} %",
+      speed.gain() > 0 ? "faster" : "slower",
+      speed_text(speed),
+      100 * low,
+      100 * high);
+}
+
+/// What becomes of the step itself there.
+std::string other_batches_text(const RecordDiff& diff) {
+  return fmt::format(
+      "the sides have too few steps of equal size to tell batches from the machine: the fullest "
+      "rank has {:.0f} padded tokens a step in the mean before and {:.0f} after, and a step takes "
+      "{} -> {} ms",
+      diff.batches.tokens_before,
+      diff.batches.tokens_after,
+      step_ms_text(diff.mean_before),
+      step_ms_text(diff.mean_after));
 }
 
 std::string held_up_text(const RecordDiff& diff) {
@@ -294,16 +304,7 @@ std::string compared_text(const RecordDiff& diff) {
                     : "one side ran behind the other, so intervals hold the machine's drift");
 }
 
-Json effect_json(const Effect& effect, double alarm) {
-  const auto [low, high] = effect.interval(alarm);
-  return {{"before_ms", effect.before},
-          {"change_ms", effect.change},
-          {"change", effect.relative(effect.change)},
-          {"interval_ms", {low, high}},
-          {"interval", {effect.relative(low), effect.relative(high)}},
-          {"standard_error_ms", effect.error},
-          {"degrees_of_freedom", effect.freedom}};
-}
+}  // namespace
 
 const char* name_of(DiffVerdict verdict) {
   return verdict == DiffVerdict::Faster   ? "faster"
@@ -311,25 +312,42 @@ const char* name_of(DiffVerdict verdict) {
                                           : "no difference";
 }
 
-Json held_up_json(const HeldUpSteps& side) {
-  return {{"steps", side.steps}, {"held_up", side.held_up}, {"ms_per_step", held_up_ms(side)}};
+std::string cause_text(const RecordDiff& diff, const DiffCause& cause) {
+  std::string text = moved_text(diff, cause);
+  if (!cause.waiting.empty()) {
+    const bool several = cause.waiting.size() > 1;
+    text += fmt::format("; so rank{} {} {} {}{}",
+                        several ? "s" : "",
+                        fmt::join(cause.waiting, ", "),
+                        several ? "wait" : "waits",
+                        several ? "up to " : "",
+                        moved_ms(cause.waiting_ms));
+  }
+  if (cause.processor_idle) {
+    text +=
+        "; its processor time did not grow with it: it slept, waited, or another program had "
+        "the processor";
+  }
+  if (row_of(cause.part).waits && cause.part == StepPart::Communication) {
+    text += ": the network, or what else moves gradients, since no rank's own work changed";
+  } else if (row_of(cause.part).waits && diff.reading == WaitReading::Processor) {
+    text +=
+        ": the network, or a rank that slept or was kept from running in its backward; these "
+        "records do not tell which";
+  } else if (row_of(cause.part).waits) {
+    text += ", and no rank's own work stands out of the noise";
+  }
+  return text;
 }
 
-Json cause_json(const RecordDiff& diff, const DiffCause& cause) {
-  return {{"part", row_of(cause.part).key},
-          {"ranks", cause.ranks},  // Empty: all.
-          {"change_ms", cause.ms},
-          {"change", cause.share},
-          {"interval_ms", {cause.interval.first, cause.interval.second}},
-          {"waiting_ranks", cause.waiting},
-          {"by_processor", cause.by_processor},
-          {"processor_idle", cause.processor_idle},
-          {"words", cause_text(diff, cause)}};
+double held_up_ms(const HeldUpSteps& side) {
+  return side.steps > 0 ? side.ms / side.steps : 0;
 }
-
-}  // namespace
 
 std::string diff_headline(const RecordDiff& diff) {
+  if (diff.other_batches) {
+    return speed_headline(diff);
+  }
   const Effect& step = diff.step;
   const std::string with = fmt::format("99.9 % interval {}", share_interval(step, kVerdictAlarm));
   std::string text =
@@ -359,6 +377,9 @@ std::string diff_headline(const RecordDiff& diff) {
 }
 
 std::vector<std::string> diff_reasons(const RecordDiff& diff) {
+  if (diff.other_batches) {
+    return {other_batches_text(diff)};
+  }
   std::vector<std::string> reasons;
   for (const DiffCause& cause : diff.causes) {
     reasons.push_back(cause_text(diff, cause));
@@ -370,16 +391,24 @@ std::vector<std::string> diff_reasons(const RecordDiff& diff) {
     reasons.push_back(std::move(sizes));
   }
   if (have_other_batches(diff)) {
-    reasons.push_back(batches_text(diff));
+    reasons.push_back(batches_text(diff) +
+                      (diff.speed ? "; all in all " + speed_text(*diff.speed) : ""));
   }
   return reasons;
 }
 
 std::vector<std::string> diff_next(const RecordDiff& diff, const DiffFiles& files) {
+  if (diff.other_batches && diff.verdict == DiffVerdict::NoDifference) {
+    return {
+        fmt::format("to be sure: several runs of each by turns, and stepsim diff --before {} … "
+                    "--after {} …",
+                    fmt::join(mapped(files.before, shell_word), " "),
+                    fmt::join(mapped(files.after, shell_word), " "))};
+  }
   if (!diff.causes.empty()) {
     return {cause_next(diff, diff.causes.front(), files)};
   }
-  if (diff.verdict == DiffVerdict::NoDifference) {
+  if (diff.verdict == DiffVerdict::NoDifference && !diff.other_batches) {
     return {more_next(diff, files)};
   }
   return {fmt::format("stepsim advise {}   (what its steps are spent on)",
@@ -401,9 +430,11 @@ std::string diff_text(const RecordDiff& diff, const DiffFiles& files, const Scre
   for (const std::string& next : diff_next(diff, files)) {
     text += paragraph("next:     ", next, shown);
   }
-  text += "\n" + diff_parts_text(diff, shown);
-  text += sizes_table(diff, shown);
-  text += "\n" + paragraph("compared: ", compared_text(diff), shown);
+  if (!diff.other_batches) {
+    text += "\n" + diff_parts_text(diff, shown);
+    text += sizes_table(diff, shown);
+    text += "\n" + paragraph("compared: ", compared_text(diff), shown);
+  }
   std::vector<std::string> notes = diff.notes;
   if (diff.held_up_before.held_up + diff.held_up_after.held_up > 0) {
     notes.push_back(held_up_text(diff));
@@ -412,45 +443,6 @@ std::string diff_text(const RecordDiff& diff, const DiffFiles& files, const Scre
     text += paragraph("note: ", note, shown);
   }
   return text;
-}
-
-Json diff_json(const RecordDiff& diff, const DiffFiles& files) {
-  Json json = {
-      {"format", "stepsim-diff/1"},
-      {"headline", diff_headline(diff)},
-      {"verdict", name_of(diff.verdict)},
-      {"alarm", {{"verdict", kVerdictAlarm}, {"parts", kPartsAlarm}}},
-      {"before",
-       {{"records", files.before},
-        {"steps", diff.steps_before},
-        {"mean_step_ms", diff.mean_before},
-        {"held_up", held_up_json(diff.held_up_before)}}},
-      {"after",
-       {{"records", files.after},
-        {"steps", diff.steps_after},
-        {"mean_step_ms", diff.mean_after},
-        {"held_up", held_up_json(diff.held_up_after)}}},
-      {"step", effect_json(diff.step, kVerdictAlarm)},
-      {"batches",
-       {{"same", diff.same_batches},
-        {"tokens_before", diff.batches.tokens_before},
-        {"tokens_after", diff.batches.tokens_after},
-        {"change_ms", diff.batches.ms}}},
-      {"by_turns", diff.by_turns},
-      {"held_up_chance", diff.held_up_chance},
-      {"causes",
-       mapped(diff.causes, [&](const DiffCause& cause) { return cause_json(diff, cause); })},
-      {"reasons", diff_reasons(diff)},
-      {"next", diff_next(diff, files)},
-      {"settings", diff.settings},
-      {"notes", diff.notes}};
-  json["parts"] = diff_parts_json(diff);
-  json["sizes"] = mapped(diff.sizes, [](const SizeChange& size) {
-    Json row = {{"tokens", {size.from, size.to}}, {"steps", size.steps}};
-    row.update(effect_json(size.effect, kPartsAlarm));
-    return row;
-  });
-  return json;
 }
 
 }  // namespace stepsim

@@ -15,6 +15,13 @@ struct DiffFiles {
   std::vector<std::string> after;
 };
 
+/// "faster", "slower" or "no difference"
+[[nodiscard]] const char* name_of(DiffVerdict verdict);
+/// "the forward of rank 1 takes 9.8 % longer (+3.20 ms a step, +2.90 to +3.50); so rank 0 waits …"
+[[nodiscard]] std::string cause_text(const RecordDiff& diff, const DiffCause& cause);
+/// What steps that something held up add to the mean step, in milliseconds.
+[[nodiscard]] double held_up_ms(const HeldUpSteps& side);
+
 /// The answer in one sentence: faster, slower or no difference, by how much.
 [[nodiscard]] std::string diff_headline(const RecordDiff& diff);
 /// Why, the largest reason first; one sentence each.

@@ -184,7 +184,7 @@ std::vector<ComparedStep> with_same_batches(const std::vector<ComparedStep>& ste
   return kept;
 }
 
-/// The steps of sizes that both sides have.
+/// The steps of sizes that both sides have; none where they are too few to compare.
 std::vector<ComparedStep> of_common_sizes(const std::vector<ComparedStep>& steps) {
   constexpr double kSlack = 0.05;
   std::map<bool, std::pair<double, double>> ranges;
@@ -207,23 +207,9 @@ std::vector<ComparedStep> of_common_sizes(const std::vector<ComparedStep>& steps
       kept.push_back(step);
     }
   }
-  for (const bool after : {false, true}) {
-    if (count_of(kept, after) < kFewestCompared) {
-      throw InputError(
-          "BEFORE and AFTER have no batches in common: the fullest rank of a step has {:.0f} to "
-          "{:.0f} padded tokens before and {:.0f} to {:.0f} after, and {} of the {} steps {} are "
-          "of a size that both have; {} are needed. Record both with batches of the same sizes",
-          low_before,
-          high_before,
-          low_after,
-          high_after,
-          count_of(kept, after),
-          count_of(steps, after),
-          after ? "after" : "before",
-          kFewestCompared);
-    }
-  }
-  return kept;
+  const bool suffice =
+      count_of(kept, false) >= kFewestCompared && count_of(kept, true) >= kFewestCompared;
+  return suffice ? kept : std::vector<ComparedStep>();
 }
 
 /// Takes out the steps that were held up, and counts them.

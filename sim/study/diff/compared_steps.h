@@ -34,7 +34,7 @@ struct HeldUpSteps {
 
 /// The steps of two sides that can be compared.
 struct ComparedSteps {
-  std::vector<ComparedStep> steps;
+  std::vector<ComparedStep> steps;  ///< None: no step of one side has its like on the other.
   std::vector<ComparedStep> all;  ///< Beside those of batches that the other side has nothing like.
   bool same_batches = false;  ///< Steps are held against those of the same batches on all ranks.
   bool by_turns = false;      ///< The sides ran at the same time, by turns.
@@ -53,8 +53,8 @@ struct ComparedSteps {
 /// side's steps have the same batches on all ranks as steps of the other side, these alone are
 /// compared, group by group; else steps in the range of sizes that both sides have.
 ///
-/// Raises InputError: models, numbers of ranks differ; no size of batches is in both; fewer than
-/// kFewestCompared steps; a run is on both sides. The records must outlive the result.
+/// Raises InputError: models, numbers of ranks differ; fewer than kFewestCompared steps; a run is
+/// on both sides. The records must outlive the result.
 [[nodiscard]] ComparedSteps compared_steps(std::span<const RecordFile> before,
                                            std::span<const RecordFile> after,
                                            std::optional<int> warmup);

@@ -346,6 +346,21 @@ DiffVerdict verdict_of(const Effect& step) {
   return step.change > 0 ? DiffVerdict::Slower : DiffVerdict::Faster;
 }
 
+/// Of other batches on the two sides. Raises InputError where the records say no useful tokens.
+DiffVerdict verdict_of_speed(const std::optional<SpeedChange>& speed) {
+  if (!speed) {
+    throw InputError(
+        "BEFORE and AFTER have no batches in common, and the records say no useful tokens, by "
+        "which "
+        "unequal batches are compared: record both with recorder.step(lengths=…), or with batches "
+        "of the same sizes");
+  }
+  if (!speed->is_real(kVerdictAlarm)) {
+    return DiffVerdict::NoDifference;
+  }
+  return speed->gain() > 0 ? DiffVerdict::Faster : DiffVerdict::Slower;
+}
+
 std::vector<const RunRecord*> records_of(std::span<const RecordFile> before,
                                          std::span<const RecordFile> after) {
   std::vector<const RunRecord*> records;
@@ -373,7 +388,7 @@ void add_notes(std::span<const RecordFile> before,
         compared.first_steps == 1 ? "one step" : fmt::format("{} steps", compared.first_steps),
         compared.first_steps == 1 ? "is" : "are"));
   }
-  if (!compared.same_batches) {
+  if (!compared.same_batches && !diff.other_batches) {
     diff.notes.push_back(
         "few steps of both have the same batches: times are compared after a fit by tokens, "
         "tokens x length, samples and new shapes, which is less sure than the same batches in "
@@ -389,6 +404,9 @@ void add_notes(std::span<const RecordFile> before,
     diff.notes.push_back(
         "only one of them was recorded with bucket times, which cost time: record both with "
         "recorder.watch(ddp), or none");
+  }
+  if (diff.other_batches) {
+    return;
   }
   if (diff.reading == WaitReading::Processor) {
     diff.notes.push_back(
@@ -419,6 +437,19 @@ RecordDiff diff_records(std::span<const RecordFile> before,
   diff.steps_before = compared.steps.size() - diff.steps_after;
   diff.mean_before = mean_step(compared.all, false);
   diff.mean_after = mean_step(compared.all, true);
+  diff.speed = speed_change(compared);
+  diff.held_up_before = compared.before;
+  diff.held_up_after = compared.after;
+  diff.held_up_chance = chance_of(compared.before, compared.after);
+  diff.settings = changed_settings(before.front().record, after.front().record);
+  diff.batches.tokens_before = mean_tokens(compared.all, false);
+  diff.batches.tokens_after = mean_tokens(compared.all, true);
+  if (compared.steps.empty()) {
+    diff.other_batches = true;
+    diff.verdict = verdict_of_speed(diff.speed);
+    add_notes(before, after, compared, diff);
+    return diff;
+  }
   const std::vector<double> times = mapped(compared.steps, &ComparedStep::step_ms);
   const StepComparison whole(compared.marks(), compared.by_turns);
   const auto step = whole.effect(times);
@@ -429,9 +460,7 @@ RecordDiff diff_records(std::span<const RecordFile> before,
   }
   diff.step = *step;
   diff.verdict = verdict_of(*step);
-  diff.batches = {mean_tokens(compared.all, false),
-                  mean_tokens(compared.all, true),
-                  diff.mean_after - diff.mean_before - step->change};
+  diff.batches.ms = diff.mean_after - diff.mean_before - step->change;
   const bool on_gpu = std::ranges::all_of(records, [](const RunRecord* record) {
     return std::ranges::any_of(record->steps,
                                [](const StepRecord& row) { return row.forward_host_ms > 0; });
@@ -440,10 +469,6 @@ RecordDiff diff_records(std::span<const RecordFile> before,
   diff.parts_alarm = parts_alarm(diff.parts);
   diff.causes = causes_of(diff.parts, diff.ranks, diff.parts_alarm);
   add_sizes(compared, whole, times, diff);
-  diff.held_up_before = compared.before;
-  diff.held_up_after = compared.after;
-  diff.held_up_chance = chance_of(compared.before, compared.after);
-  diff.settings = changed_settings(before.front().record, after.front().record);
   add_notes(before, after, compared, diff);
   return diff;
 }

@@ -8,6 +8,7 @@
 
 #include "sim/study/diff/compared_steps.h"
 #include "sim/study/diff/effect.h"
+#include "sim/study/diff/speed_change.h"
 #include "sim/study/diff/step_parts.h"
 
 namespace stepsim {
@@ -70,7 +71,11 @@ enum class DiffVerdict { NoDifference, Faster, Slower };
 /// What `stepsim diff` found out. Times are milliseconds.
 struct RecordDiff {
   DiffVerdict verdict = DiffVerdict::NoDifference;
-  Effect step;             ///< Of the whole step, at equal batches.
+  /// No step of one side has its like on the other: the verdict is on the speed, and nothing is
+  /// said of the step and its parts.
+  bool other_batches = false;
+  Effect step;  ///< Of the whole step, at equal batches.
+  std::optional<SpeedChange> speed;
   double mean_before = 0;  ///< Of all steps that nothing held up.
   double mean_after = 0;
   BatchesChange batches;

@@ -291,6 +291,33 @@ def refusal(*arguments):
 
 
 @in_folder
+def test_batches_without_their_like_are_compared_by_useful_tokens_a_second(folder):
+    """As after a change of the policy: every step is longer, and does more."""
+
+    def speed(rows):
+        steps = {}
+        for row in rows:
+            if row["step"] >= 2:  # Warm-up.
+                steps.setdefault(row["step"], []).append(row)
+        tokens = sum(row["useful_tokens"] for pair in steps.values() for row in pair)
+        return 1e3 * tokens / sum(max(row["step_ms"] for row in pair) for pair in steps.values())
+
+    small, large = training(1, extra={("forward", 0): 20.0}), training(2, lengths=(1000, 1200), extra={("forward", 0): 20.0})
+    a, b = write(folder / "a.jsonl", small), write(folder / "b.jsonl", large, **LATER)
+    done = stepsim_program.run("diff", a, b, "--json", "diff.json")
+    result = json.loads((folder / "diff.json").read_text(encoding="utf-8"))
+    told = result["useful_tokens_per_s"]
+    assert result["verdict"] == "faster" and result["step"] is None and result["parts"] == [], result
+    assert abs(told["before"] / speed(small) - 1) < 0.02 and abs(told["after"] / speed(large) - 1) < 0.02, told
+    assert told["interval"][0] < told["change"] < told["interval"][1] and told["interval"][0] > 0, told
+    said = " ".join(done.stdout.split())
+    assert said.startswith(f"verdict: faster: {told['before']:.0f} -> {told['after']:.0f} useful tokens/s"), done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines()), done.stdout
+    stepsim_program.run("diff", a, b, "--fail-if-slower", "2")
+    stepsim_program.run("diff", b, a, "--fail-if-slower", "2", status=1)
+
+
+@in_folder
 def test_mistakes_are_named(folder):
     rows = training(1)
     a = write(folder / "a.jsonl", rows)
@@ -305,8 +332,9 @@ def test_mistakes_are_named(folder):
     model = {"name": "Own", "parameters": other}
     error = refusal(a, write(folder / "b.jsonl", training(2), model=model, **LATER))
     assert "is of another model than" in error, error
-    error = refusal(a, write(folder / "b.jsonl", training(2, lengths=(1000, 1200)), **LATER))
-    assert "no batches in common" in error and "padded tokens" in error, error
+    nothing = [{**row, "useful_tokens": 0, "lengths": []} for row in training(2, lengths=(1000, 1200))]
+    error = refusal(a, write(folder / "b.jsonl", nothing, **LATER))
+    assert "no batches in common" in error and "recorder.step(lengths=" in error, error
     error = refusal(a, write(folder / "b.jsonl", training(2, steps=10), **LATER))
     assert "has 8 steps behind its warm-up" in error, error
     (folder / "rank0.pt.trace.json.gz").write_bytes(b"")

@@ -9,6 +9,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/records/record_files.h"
+#include "sim/report/diff/diff_report.h"
 #include "sim/study/diff/record_diff.h"
 #include "tests/approx.h"
 
@@ -173,11 +174,59 @@ TEST_CASE("diff: a cost that grows with the batch is named as one of long batche
   CHECK_FALSE(diff.shares_differ);
 }
 
-TEST_CASE("diff: sides without a size in common, of other ranks or of one run are refused") {
+TEST_CASE("diff: sides without a size in common are compared by useful tokens a second") {
+  const auto set_useful = [](RecordFile& file, double share, double longer) {
+    for (StepRecord& row : file.record.steps) {
+      row.useful_tokens = static_cast<std::int64_t>(share * static_cast<double>(row.padded_tokens));
+      row.forward_ms *= longer;
+      row.step_ms = row.forward_ms;
+    }
+  };
+  const auto speed_of = [](const RecordFile& file) {
+    double tokens = 0;
+    double ms = 0;
+    for (const StepRecord& row : file.record.steps) {
+      tokens += static_cast<double>(row.useful_tokens);
+      ms += row.step_ms;
+    }
+    return 1e3 * tokens / ms;
+  };
+  RecordFile before = made_file("a", 400, 800, 1);
+  set_useful(before, 0.5, 1);
+  RecordFile after = made_file("b", 4000, 8000, 2);
+  set_useful(after, 0.9, 1);
+  const RecordDiff faster = diff_records({&before, 1}, {&after, 1});
+  CHECK(faster.other_batches);
+  CHECK(faster.verdict == DiffVerdict::Faster);
+  CHECK(faster.parts.empty());
+  REQUIRE(faster.speed);
+  CHECK(faster.speed->before == Approx(speed_of(before)).epsilon(0.05));  // Without its warm-up.
+  CHECK(faster.speed->after == Approx(speed_of(after)).epsilon(0.05));
+  const auto [low, high] = faster.speed->interval(kVerdictAlarm);
+  CHECK(low > 0);
+  CHECK(low < faster.speed->gain());
+  CHECK(high > faster.speed->gain());
+  CHECK(diff_headline(faster).find("useful tokens/s (+") != std::string::npos);
+  const Json json = diff_json(faster, {{"a"}, {"b"}});
+  CHECK(json.at("step").is_null());
+  CHECK(json.at("useful_tokens_per_s").at("change") == faster.speed->gain());
+  const RecordDiff slower = diff_records({&after, 1}, {&before, 1});
+  CHECK(slower.verdict == DiffVerdict::Slower);
+  CHECK(slower.speed->gain() == Approx(1 / (1 + faster.speed->gain()) - 1));
+  RecordFile alike = made_file("c", 4000, 8000, 3);
+  set_useful(alike, 0.5, 1);
+  set_useful(alike, 0.5, speed_of(alike) / faster.speed->before);
+  CHECK(diff_records({&before, 1}, {&alike, 1}).verdict == DiffVerdict::NoDifference);
+}
+
+TEST_CASE("diff: sides of other ranks, of one run or without a word of their work are refused") {
   const RecordFile before = made_file("a", 400, 800, 1);
-  const RecordFile far = made_file("b", 4000, 8000, 2);
+  RecordFile far = made_file("b", 4000, 8000, 2);
+  for (StepRecord& row : far.record.steps) {
+    row.useful_tokens = 0;
+  }
   CHECK_THROWS_WITH_AS((void)diff_records({&before, 1}, {&far, 1}),
-                       doctest::Contains("no batches in common"),
+                       doctest::Contains("the records say no useful tokens"),
                        InputError);
   CHECK_THROWS_WITH_AS((void)diff_records({&before, 1}, {&before, 1}),
                        doctest::Contains("the same run"),

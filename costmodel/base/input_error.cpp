@@ -157,7 +157,7 @@ std::string unknown_name(std::string_view what,
   }
   constexpr std::size_t kLongList = 24;
   if (nearest.empty() || known.size() <= kLongList) {
-    text += fmt::format(" known: {}", fmt::join(known, ", "));
+    text += known.empty() ? " none is known" : fmt::format(" known: {}", fmt::join(known, ", "));
   }
   return text;
 }

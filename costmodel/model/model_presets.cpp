@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "costmodel/base/row_named.h"
+#include "costmodel/model/config_presets.h"
 
 namespace stepsim {
 namespace {
@@ -115,6 +116,7 @@ std::vector<ModelPreset> make_presets() {
                           Family::Nanochat,
                           {24, 1536, 12, 12, 6144, 65536, 2048},
                           "karpathy/nanochat GPT, depth 24: hidden 64 x depth, heads of 128"));
+  add_config_presets(presets);
   return presets;
 }
 

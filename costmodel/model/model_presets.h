@@ -16,7 +16,8 @@ struct ModelPreset {
 };
 
 /// Returns all presets: tiny-classifier, distilbert, bert-base, bert-large, gpt2-small,
-/// gpt2-medium, gpt2-large, gpt2-xl, llama2-7b, llama2-13b, llama2-70b, llama3-8b, nanochat-d24.
+/// gpt2-medium, gpt2-large, gpt2-xl, llama2-7b, llama2-13b, llama2-70b, llama3-8b, nanochat-d24,
+/// and those of add_config_presets().
 [[nodiscard]] std::span<const ModelPreset> model_presets();
 
 /// How a model that is no preset and of no family is told: the end of a message about its name.

@@ -112,23 +112,51 @@ std::string ProfileCostModel::other_types(const Op& op) const {
   return fmt::format("{}", fmt::join(types, " and "));
 }
 
+/// "model.attention = \"flash\"": what a scenario has to say of attention in this type; empty where
+/// it may have both kinds, or none is priced.
+std::string ProfileCostModel::priced_attention(Dtype dtype) const {
+  const auto has = [&](OpClass op_class) {
+    return std::ranges::any_of(profile_.ops, [&](const OpCost& cost) {
+      return cost.op_class == op_class && cost.dtype == dtype;
+    });
+  };
+  const bool flash = has(OpClass::Attention);
+  const bool dense = has(OpClass::AttentionScores);
+  return flash == dense ? "" : fmt::format("model.attention = \"{}\"", flash ? "flash" : "dense");
+}
+
+/// ", but of bf16: write model.dtype = \"bf16\" and model.attention = \"flash\", or ": what the
+/// profile has in place of an op; ": " where it has nothing like it.
+std::string ProfileCostModel::in_place_of(const Op& op) const {
+  const std::string attention = priced_attention(op.dtype);
+  if (attention_class(op.op_class) && !attention.empty()) {
+    return fmt::format(", but of another kind of attention: write {}, or ", attention);
+  }
+  const std::string others = other_types(op);
+  if (others.empty()) {
+    return ": ";
+  }
+  const std::string first = others.substr(0, others.find(' '));
+  const bool of_parameters = op.rows == RowUnit::Elements;
+  const std::string also = of_parameters ? "" : priced_attention(parse_dtype(first));
+  return fmt::format(", but of {}: write {} = \"{}\"{}, or ",
+                     others,
+                     of_parameters ? "model.parameter_dtype" : "model.dtype",
+                     first,
+                     also.empty() ? "" : " and " + also);
+}
+
 Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
   if (op.rows != RowUnit::Elements && batch.samples == 0) {
     return {};
   }
   const Found found = find(op);
   if (found.cost == nullptr) {
-    const std::string others = other_types(op);
     throw InputError(
         "profile {} has no cost for {}{}measure it with: python3 -m stepsim.torch.measure …",
         printable(profile_.name),
         described(op),
-        others.empty()
-            ? ": "
-            : fmt::format(", but of {}: write {} = \"{}\", or ",
-                          others,
-                          op.rows == RowUnit::Elements ? "model.parameter_dtype" : "model.dtype",
-                          others.substr(0, others.find(' '))));
+        in_place_of(op));
   }
   Cost cost = evaluate(*found.cost, op, batch);
   if (cost.extrapolation > max_extrapolation_ && !cost.smaller) {

@@ -46,6 +46,8 @@ class ProfileCostModel : public CostModel {
   };
   [[nodiscard]] Found find(const Op& op) const;
   [[nodiscard]] std::string other_types(const Op& op) const;
+  [[nodiscard]] std::string priced_attention(Dtype dtype) const;
+  [[nodiscard]] std::string in_place_of(const Op& op) const;
   [[nodiscard]] const OpCost* at(const Key& key) const;
 
   Profile profile_;

@@ -185,6 +185,22 @@ TransformerConfig as_recorded(const TomlReader& table,
   return profile.recorded->model;
 }
 
+/// A preset that is a config.json, whose sizes only that file can change.
+TransformerConfig sized_preset(const TomlReader& table,
+                               const Scenario& scenario,
+                               const TransformerConfig& model) {
+  constexpr std::array kOthers = {"layers", "block_elements", "tensors", "causal"};
+  for (const std::span<const char* const> keys :
+       {std::span<const char* const>(kOthers), std::span<const char* const>(kTransformerSizes)}) {
+    refuse_keys(
+        table,
+        keys,
+        "the preset is a config.json of transformers, which has the sizes; for others write "
+        "config = \"config.json\" with a file of your own");
+  }
+  return as_recorded(table, scenario, model);
+}
+
 TransformerConfig start_of(const TomlReader& table, Scenario& scenario) {
   if (is_config(table)) {
     return as_recorded(table, scenario, config_model(table));
@@ -196,7 +212,9 @@ TransformerConfig start_of(const TomlReader& table, Scenario& scenario) {
     table.fail("kind", "give preset or kind, not both: a preset has its kind");
   }
   if (table.has("preset")) {
-    return table.parsed("preset", [](const std::string& name) { return model_preset(name); });
+    const TransformerConfig model =
+        table.parsed("preset", [](const std::string& name) { return model_preset(name); });
+    return model.family == ModelFamily::Transformers ? sized_preset(table, scenario, model) : model;
   }
   if (!table.has("kind")) {
     table.fail("expected preset = \"gpt2-small\", or kind with layers, hidden, heads and vocab" +
@@ -359,7 +377,9 @@ std::vector<Key> varlen_keys() {
 void read_model(const TomlReader& root, Scenario& scenario) {
   const TomlReader table = required_table(root, "model");
   TransformerConfig model = start_of(table, scenario);
-  if (!is_recorded(table) && !is_config(table)) {
+  const bool is_sized_preset =
+      table.has("preset") && model_preset(table.text("preset")).family == ModelFamily::Transformers;
+  if (!is_recorded(table) && !is_config(table) && !is_sized_preset) {
     read_sizes(table, table.has("preset"), model);
   }
   model.name = table.text_or("name", model.name);

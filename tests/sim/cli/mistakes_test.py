@@ -45,6 +45,8 @@ def test_names_that_are_nearly_right(_folder):
             ["compare SCENARIOS/token_skew_2rank.toml", "no scenario file", "did you mean"],
             ["run SCENARIO --policy bucketting", "did you mean 'bucketing'?"],
             ["run SCENARIO --profile h100_8x_publishd", "did you mean", "next: stepsim profiles"],
+            ["run SCENARIO --profile h100_8x_published", 'but of bf16: write model.dtype = "bf16" and model.attention = "flash", or'],
+            ["run SCENARIO --profile h100_8x_published --set model.dtype=bf16", 'but of another kind of attention: write model.attention = "flash", or'],
             ["run SCENARIO --profile nothere.json", "cannot read nothere.json", "stepsim profiles"],
             ["run SCENARIO --set ddp.bucketcap=25MiB", "did you mean 'bucket_cap'?"],
             ["run SCENARIO --set policy.bucketing.batchsize=3", "did you mean 'batch_size'?"],

@@ -53,6 +53,7 @@ SIM = [
     "sim/report",
     "sim/report/sweep",
     "sim/report/tune",
+    "sim/report/advice",
     "sim/report/diff",
     "sim/report/validation",
     "sim/report/buckets",

@@ -36,4 +36,17 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
   return lines;
 }
 
+std::vector<std::string> wrapped_list(const std::vector<std::string>& items, std::size_t width) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::string item = items[i] + (i + 1 < items.size() ? "," : "");
+    if (lines.empty() || display_width(lines.back()) + 1 + display_width(item) > width) {
+      lines.push_back(item);
+    } else {
+      lines.back() += " " + item;
+    }
+  }
+  return lines;
+}
+
 }  // namespace stepsim

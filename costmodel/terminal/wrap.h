@@ -12,4 +12,9 @@ namespace stepsim {
 /// Wraps a text to lines of at most `width` columns; a longer word gets a line of its own.
 [[nodiscard]] std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 
+/// Returns "a, b," and "c" for items that do not fit into one line of so many columns: a line ends
+/// behind a comma, and no item is broken.
+[[nodiscard]] std::vector<std::string> wrapped_list(const std::vector<std::string>& items,
+                                                    std::size_t width);
+
 }  // namespace stepsim

@@ -14,10 +14,10 @@
 #include "costmodel/terminal/progress.h"
 #include "sim/ask/question.h"
 #include "sim/cli/page.h"
-#include "sim/report/advice_report.h"
+#include "sim/report/advice/advice_report.h"
+#include "sim/report/advice/sampler_code.h"
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
-#include "sim/report/sampler_code.h"
 #include "sim/study/advice.h"
 #include "sim/study/recommendation.h"
 
@@ -39,14 +39,14 @@ constexpr const char* kAdviseUsage =
     "edited is used as it stands.\n\n"
     "examples:\n"
     "  stepsim advise run.jsonl\n"
-    "  stepsim advise run.rank*.jsonl --price-per-hour 24.50 --html advice.html\n";
+    "  stepsim advise run.rank*.jsonl --epochs 3 --gpu-hour 2.50 --html advice.html\n";
 
 /// What to do with the answer, as commands that can be pasted.
 std::string next_steps(const AdviceQuestion& question,
                        const Scenario& scenario,
                        const Advice& advice) {
   const fs::path folder = question.folder;
-  const Prediction* best = recommended(scenario, advice.predictions);
+  const Prediction* best = recommended(scenario, advice.predictions, advice.recorded);
   const std::string policy = best != nullptr ? best->policy : advice.predictions.front().policy;
   const std::string file = shell_word((folder / "scenario.toml").string());
   if (policy == advice.recorded) {
@@ -59,24 +59,27 @@ std::string next_steps(const AdviceQuestion& question,
   }
   std::string text =
       "to train with it, paste this (lengths: the tokens of each sample of the dataset):\n";
-  for (const std::string& line :
-       sampler_code(find_policy(scenario, policy), (folder / "scenario.toml").string())) {
+  for (const std::string& line : sampler_code(
+           find_policy(scenario, policy), scenario.seed, (folder / "scenario.toml").string())) {
     text += "    " + line + "\n";
   }
+  text += fmt::format(
+      "then record as before, Recorder(\"after\", policy={}, model=ddp, loader=loader), and ask\n"
+      "      stepsim diff {}{} {}after.jsonl   (did it become faster?)\n",
+      Json(policy).dump(),
+      question.records.size() > 1 ? "--before " : "",
+      fmt::join(mapped(question.records, shell_word), " "),
+      question.records.size() > 1 ? "--after " : "");
   // Only then the scenario knows the data set's samples by number.
-  const bool can_plan = scenario.lengths.kind == LengthSource::Kind::File;
-  if (!can_plan) {
-    return text + fmt::format("next: stepsim compare {}   (the table behind the answer)\n", file);
+  if (scenario.lengths.kind == LengthSource::Kind::File) {
+    text += fmt::format(
+        "      stepsim validate {0} --live after.jsonl   (by as much as predicted?)\n"
+        "more: stepsim plan {0} --policy {1} --out {2}   (the same batches as a file)\n",
+        file,
+        shell_word(policy),
+        shell_word((folder / "plan.jsonl").string()));
   }
-  return text + fmt::format(
-                    "next: stepsim plan {0} --policy {1} --out {2}   (the same batches as a file)\n"
-                    "      record some steps of it with Recorder(\"new\", policy={3}), then\n"
-                    "      stepsim validate {0} --live new.jsonl\n"
-                    "more: stepsim compare {0}   (the table behind the answer)\n",
-                    file,
-                    shell_word(policy),
-                    shell_word((folder / "plan.jsonl").string()),
-                    Json(policy).dump());
+  return text + fmt::format("next: stepsim compare {}   (the table behind the answer)\n", file);
 }
 
 /// What follows the table: what to do next, which files there are, and what is odd.
@@ -112,7 +115,8 @@ std::string closing_text(const AdviceQuestion& question,
 
 /// {"recommendation": …}
 Json recommendation_answer(const Scenario& scenario, const Advice& advice) {
-  return {{"recommendation", recommendation_json(recommend(scenario, advice.predictions))}};
+  return {{"recommendation",
+           recommendation_json(recommend(scenario, advice.predictions, advice.recorded))}};
 }
 
 void write_predictions(const std::string& folder, const Scenario& scenario, const Advice& advice) {
@@ -143,7 +147,12 @@ Answer answer_of(const Request& request, const std::shared_ptr<const Found>& fou
     const auto& [question, training, advice] = *found;
     Json shown = recommendation_answer(training.scenario, advice);
     shown["options"] = advice_options_json(advice);
-    return compare_page(content, *training.jobs, advice.predictions, shown);
+    return compare_page(content,
+                        *training.jobs,
+                        advice.predictions,
+                        shown,
+                        advice.recorded,
+                        advice_headline(training.scenario, advice));
   };
   return answer;
 }
@@ -174,6 +183,10 @@ Answer ask_advise(const Request& request, const AdviceQuestion& asked) {
   if (asked.records.empty()) {
     request.fail("no run record given");
   }
+  if (asked.gpu_hour && asked.price_per_hour) {
+    request.fail(
+        "--gpu-hour is the price of one rank, --price-per-hour that of all: give one of them");
+  }
   const auto found = std::make_shared<Found>();
   auto& [question, training, advice] = *found;
   question = asked;
@@ -198,7 +211,10 @@ Question advise_question() {
              "FILE: tokens of each sample of the data set, one a line, in its order"),
       option("base", &Q::base, "PROFILE: with all-reduce times"),
       option("plan", &Q::plans, "PLAN: what ran, for records without a model; may repeat"),
-      option("price-per-hour", &Q::price_per_hour, "NUMBER: of all ranks together").from(0),
+      option("epochs", &Q::epochs, "NUMBER: say what so many epochs take; 1").above(0),
+      option("gpu-hour", &Q::gpu_hour, "PRICE: of a rank for an hour; says what training costs")
+          .above(0),
+      option("price-per-hour", &Q::price_per_hour, "PRICE: the same of all ranks together").from(0),
       option("json", &Outputs::json, "FILE or -: write the result as JSON").written(),
       option("wide", &Outputs::wide, "all columns of the table, also beyond 80 characters"),
       option("quiet,q", &Outputs::quiet, "suppress terminal output")};

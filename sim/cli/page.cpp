@@ -180,13 +180,15 @@ Json page_result(const std::vector<Prediction>& predictions) {
 std::string compare_page(PageContent content,
                          Jobs& jobs,
                          const std::vector<Prediction>& predictions,
-                         const Json& answers) {
+                         const Json& answers,
+                         const std::string& kept,
+                         const std::string& headline) {
   const Scenario& scenario = jobs.base();
   content.result = page_result(predictions);
   content.result.update(answers);
-  content.headline = recommendation_text(scenario, predictions);
+  content.headline = headline.empty() ? recommendation_text(scenario, predictions) : headline;
   content.warnings = note_texts(predictions);
-  const Prediction* best = recommended(scenario, predictions);
+  const Prediction* best = recommended(scenario, predictions, kept);
   content.recommended = best != nullptr ? best->policy : "";
   for (const Prediction& prediction : predictions) {
     content.series.push_back(series_json(prediction, scenario.warmup_steps));

@@ -35,10 +35,13 @@ void add_blame(const Job& job, PageContent& content);
 
 /// Returns the page of `stepsim compare`: each policy's timeline, that of the recommended one at
 /// other bucket caps, and what it could save. `answers`: what the result holds beside the
-/// predictions.
+/// predictions. `kept`: the policy that runs already, see recommend(); `headline`:
+/// empty: that of the recommendation.
 [[nodiscard]] std::string compare_page(PageContent content,
                                        Jobs& jobs,
                                        const std::vector<Prediction>& predictions,
-                                       const Json& answers);
+                                       const Json& answers,
+                                       const std::string& kept = "",
+                                       const std::string& headline = "");
 
 }  // namespace stepsim

@@ -20,6 +20,7 @@
 #include "sim/report/trace/traces.h"
 #include "sim/report/training_plan_report.h"
 #include "sim/study/recommendation.h"
+#include "sim/study/training/memory_parts.h"
 #include "sim/study/training/training_plan.h"
 
 namespace stepsim {
@@ -79,12 +80,18 @@ Answer ask_run(const Request& request, const RunOptions& options) {
   const EpochGoal goal{options.epochs, options.gpu_hour};
   const std::vector<TrainingPlan> plans =
       training_plans(scenario, *job.profile(), *predictions, goal);
+  const MemoryParts memory = memory_parts(job, predictions->front());
   answer.text = [=](const Screen& screen) {
-    return run_text(
-        scenario, predictions->front(), screen, needs, training_plans_text(plans, goal, screen));
+    return run_text(scenario,
+                    predictions->front(),
+                    screen,
+                    needs,
+                    training_plans_text(plans, goal, screen),
+                    memory);
   };
   answer.json = [=] {
     Json result = prediction_json(*predictions, StepRows::Streamed);
+    result["memory_parts"] = memory_parts_json(memory);
     if (goal.is_given()) {
       result["training"] = training_plans_json(plans);
     }

@@ -15,7 +15,7 @@ namespace {
 
 // clang-format off
 const std::vector<Term> kTerms = {
-    {"90 % interval", {"interval", "gain, 90 %", "90 % interval of it", "vs best, 90 %", "the best is faster by, 90 %", "in interval"},
+    {"90 % interval", {"interval", "gain, 90 %", "90 % interval of it", "vs best, 90 %", "best faster by", "in interval"},
      "Where the mean step time (or the gain) of a run lies in 90 of 100 runs, by the errors of the profile and the noise "
      "of the machine. It is of the mean over the steps, not of single steps: for those see p95. \"At any hour\" holds "
      "the machine's drift, \"in the hour of its calibration\" leaves it out."},
@@ -68,7 +68,7 @@ const std::vector<Term> kTerms = {
      "The most memory of any rank at any moment of a step: parameters, gradients, optimizer states, buckets or gathered "
      "units, activations, logits. By formula or played event by event; not what CUDA and the allocator take beside it."},
     {"measured", {}, "Of a live run: the mean over its steady steps and passes, of the last rank's start to the last rank's end."},
-    {"MFU", {"TFLOP/s"},
+    {"MFU", {"TFLOP/s", "GFLOP/s"},
      "Model FLOPs utilisation: the FLOPs per second of a rank over the peak of its card (dense, 16 bit). Counted are three "
      "times the forward's matrix products, 2 FLOPs a multiplication and addition, and attention by the squared length of "
      "each sample, or half of it where the kernel leaves masked pairs out. Padding and recomputation do not count."},
@@ -117,6 +117,9 @@ const std::vector<Term> kTerms = {
     {"too close to tell", {"certain", "likely"},
      "The gain is below 1 %, which no two live runs could show, or fewer than nine of ten draws are faster. Keep what you "
      "have, or measure both. A row is \"faster\" where its interval lies above 0, \"likely faster\" where it does not."},
+    {"nothing to gain", {"alike", "within"},
+     "All choices are within 1 % of the fastest in the mean: no run could show a difference, so keep what you have. Errors of "
+     "the profile may still hide one; the intervals in the table say how large it could be."},
     {"by the profile's own errors", {},
      "The prices are of single ops, and no recorded step of a training confirms them: likelihoods hold as far as the "
      "profile knows its own errors."},

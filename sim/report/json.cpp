@@ -285,4 +285,12 @@ std::vector<Prediction> read_predictions(const std::string& path) {
   return predictions;
 }
 
+Json memory_parts_json(const MemoryParts& memory) {
+  Json mib = Json::object();
+  for (const MemoryPart& part : memory.parts) {
+    mib[part.name] = part.mib;
+  }
+  return {{"step", memory.step}, {"rank", memory.rank}, {"mib", std::move(mib)}};
+}
+
 }  // namespace stepsim

@@ -6,6 +6,7 @@
 #include "costmodel/io/atomic_file.h"
 #include "costmodel/io/json_file.h"
 #include "sim/predict/prediction.h"
+#include "sim/study/training/memory_parts.h"
 
 namespace stepsim {
 
@@ -22,6 +23,9 @@ enum class StepRows { None, All, Streamed };
 void write_streamed(const Json& json,
                     const std::vector<Prediction>& predictions,
                     const TextSink& sink);
+
+/// {"step", "rank", "mib": {"optimizer": …, …}}
+[[nodiscard]] Json memory_parts_json(const MemoryParts& memory);
 
 /// Predicted policies of such a file; figures that validation needs (summary and steps).
 /// Raises InputError with the file and the key.

@@ -42,4 +42,25 @@ std::string interval(double low, double high) {
   return three_digits(low) + "-" + three_digits(high);
 }
 
+std::string figure_text(double value, int digits) {
+  const int whole = value >= 1 ? static_cast<int>(std::log10(value)) + 1 : 0;
+  return whole >= digits ? fmt::format("{:.0f}", value) : fmt::format("{:.{}g}", value, digits);
+}
+
+std::string hours_text(double hours) {
+  constexpr double kMinutes = 60;
+  constexpr double kHoursPerDay = 24;
+  constexpr double kShort = 0.1;
+  constexpr double kLong = 48;
+  constexpr int kDigits = 3;
+  return hours < kShort  ? figure_text(hours * kMinutes, kDigits) + " min"
+         : hours < kLong ? figure_text(hours, kDigits) + " h"
+                         : figure_text(hours / kHoursPerDay, kDigits) + " days";
+}
+
+std::string memory_text(double mib) {
+  constexpr double kMibOfGib = 1024;
+  return mib < kMibOfGib ? three_digits(mib) + " MiB" : three_digits(mib / kMibOfGib) + " GiB";
+}
+
 }  // namespace stepsim

@@ -18,5 +18,11 @@ namespace stepsim {
 [[nodiscard]] std::string mean_text(double value, double width);
 /// "7.39-10.2": the ends of an interval, to three digits and without an exponent.
 [[nodiscard]] std::string interval(double low, double high);
+/// "0.2596", "64.1", "12345" with four digits: whole from there on, and without an exponent.
+[[nodiscard]] std::string figure_text(double value, int digits);
+/// "18.4 min", "7.21 h", "12.3 days"
+[[nodiscard]] std::string hours_text(double hours);
+/// "523 MiB", "41.2 GiB"
+[[nodiscard]] std::string memory_text(double mib);
 
 }  // namespace stepsim

@@ -1,6 +1,7 @@
 #include "sim/report/text.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/model/memory.h"
 #include "costmodel/terminal/table.h"
+#include "costmodel/terminal/wrap.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/report/prediction_columns.h"
@@ -226,24 +228,35 @@ std::string same_hour_text(const Prediction& prediction) {
                        : "";
 }
 
-/// When the peak is reached and what it consists of, the largest parts first.
-std::string memory_peak_text(const MemoryCurve& curve) {
+constexpr const char* kIndent = "                   ";
+
+/// What the peak consists of, the largest parts first, and when it is reached where that is known;
+/// below the label of the peak.
+std::string memory_peak_text(const MemoryParts& memory,
+                             const std::optional<MemoryCurve>& curve,
+                             const Screen& screen) {
   constexpr double kShownMib = 0.05;
-  const MemoryPoint& peak = curve.points[at(curve.peak)];
-  std::vector<std::pair<double, std::string>> parts;
-  for (std::size_t part = 0; part < curve.parts.size(); ++part) {
-    if (peak.mib[part] >= kShownMib) {
-      parts.emplace_back(-peak.mib[part], curve.parts[part]);
+  constexpr std::size_t kColumns = 80;
+  constexpr std::size_t kAnyWidth = 1000;
+  std::vector<std::string> parts;
+  for (const MemoryPart& part : memory.parts) {
+    if (part.mib >= kShownMib) {
+      parts.push_back(fmt::format("{} {}", part.name, memory_text(part.mib)));
     }
   }
-  std::ranges::sort(parts);
-  std::string text = fmt::format("at {:.3f} ms of step {}, {} in the {}, MiB:",
-                                 peak.ms,
-                                 curve.step,
-                                 peak.event,
-                                 peak.backward ? "backward" : "forward");
-  for (const auto& [mib, part] : parts) {
-    text += fmt::format("{} {} {:.1f}", text.back() == ':' ? "" : ",", part, -mib);
+  std::vector<std::string> lines =
+      wrapped_list(parts, screen.wide ? kAnyWidth : kColumns - std::string_view(kIndent).size());
+  if (curve) {
+    const MemoryPoint& peak = curve->points[at(curve->peak)];
+    lines.push_back(fmt::format("at {:.3f} ms of step {}, {} in the {}",
+                                peak.ms,
+                                curve->step,
+                                peak.event,
+                                peak.backward ? "backward" : "forward"));
+  }
+  std::string text;
+  for (const std::string& line : lines) {
+    text += kIndent + line + "\n";
   }
   return text;
 }
@@ -277,7 +290,8 @@ std::string run_text(const Scenario& scenario,
                      const Prediction& prediction,
                      const Screen& screen,
                      const std::vector<std::string>& needs,
-                     const std::string& training) {
+                     const std::string& training,
+                     const MemoryParts& memory) {
   const PredictionSummary& s = prediction.summary;
   std::string text = header_text(scenario, prediction);
   text += fmt::format("policy {}\n\n", prediction.policy);
@@ -309,11 +323,15 @@ std::string run_text(const Scenario& scenario,
   }
   text += fmt::format("waiting            {:.3f} ms for slower ranks\n", s.waiting_for_ranks_ms);
   text += fmt::format("scaling efficiency {}\n", percent(s.scaling_efficiency()));
-  text += fmt::format("peak memory        {:.1f} MiB{}\n",
-                      s.peak_memory_mib,
-                      states_activations(scenario.model) ? "" : " without activations");
-  if (prediction.memory_curve) {
-    text += fmt::format("                   {}\n", memory_peak_text(*prediction.memory_curve));
+  text += fmt::format(
+      "peak memory        {}{}\n",
+      screen.wide ? fmt::format("{:.1f} MiB", s.peak_memory_mib) : memory_text(s.peak_memory_mib),
+      states_activations(scenario.model) ? "" : " without activations");
+  const MemoryParts held = memory.parts.empty() && prediction.memory_curve
+                               ? memory_parts(*prediction.memory_curve)
+                               : memory;
+  if (!held.parts.empty()) {
+    text += memory_peak_text(held, prediction.memory_curve, screen);
   }
   if (const auto& budget = prediction.token_budget) {
     text += fmt::format("largest batch that fits: {} padded tokens a micro-batch, at length {}\n",

@@ -6,16 +6,18 @@
 #include "costmodel/terminal/screen.h"
 #include "sim/predict/prediction.h"
 #include "sim/scenario/scenario.h"
+#include "sim/study/training/memory_parts.h"
 
 namespace stepsim {
 
 /// One policy: the step, its parts, the ranks. `needs`: training_needs() of it, said below;
-/// `training`: training_plans_text().
+/// `training`: training_plans_text(); `memory`: what the peak consists of.
 [[nodiscard]] std::string run_text(const Scenario& scenario,
                                    const Prediction& prediction,
                                    const Screen& screen = {},
                                    const std::vector<std::string>& needs = {},
-                                   const std::string& training = {});
+                                   const std::string& training = {},
+                                   const MemoryParts& memory = {});
 
 /// All policies ranked by useful tokens per second, and a recommendation. `planning_seconds`:
 /// [prediction] what planning the epoch took on this host, or empty.

@@ -8,29 +8,19 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/io/json_optional.h"
 #include "costmodel/terminal/table.h"
+#include "sim/report/number_text.h"
 
 namespace stepsim {
 
 namespace {
 
 constexpr double kTera = 1e12;
+constexpr double kGiga = 1e9;
 
-/// "18.4 min", "7.21 h", "12.3 days"
-std::string long_time_text(double hours) {
-  constexpr double kMinutes = 60;
-  constexpr double kHoursPerDay = 24;
-  constexpr double kShort = 0.1;
-  constexpr double kLong = 48;
-  return hours < kShort  ? fmt::format("{:.3g} min", hours * kMinutes)
-         : hours < kLong ? fmt::format("{:.3g} h", hours)
-                         : fmt::format("{:.3g} days", hours / kHoursPerDay);
-}
-
-/// "449", "48.3"
-std::string tflops_text(double flops) {
-  constexpr double kLarge = 100;
-  const double tflops = flops / kTera;
-  return tflops < kLarge ? fmt::format("{:.3g}", tflops) : fmt::format("{:.0f}", tflops);
+/// The unit in which the fastest of them has a digit before the point.
+bool is_in_giga(const std::vector<TrainingPlan>& plans) {
+  return std::ranges::all_of(
+      plans, [](const TrainingPlan& plan) { return plan.rank_flops.value_or(0) < kTera; });
 }
 
 }  // namespace
@@ -45,9 +35,11 @@ std::string training_plans_text(const std::vector<TrainingPlan>& plans,
   if (!has_flops && !goal.is_given()) {
     return "";
   }
+  const bool giga = is_in_giga(plans);
+  const char* const unit = giga ? "GFLOP/s" : "TFLOP/s";
   std::vector<std::string> header = {"policy"};
   if (has_flops) {
-    header.emplace_back("TFLOP/s");
+    header.emplace_back(unit);
   }
   if (has_mfu) {
     header.emplace_back("MFU");
@@ -66,14 +58,15 @@ std::string training_plans_text(const std::vector<TrainingPlan>& plans,
   for (const TrainingPlan& plan : fastest_first) {
     std::vector<std::string> row = {plan.policy};
     if (has_flops) {
-      row.push_back(plan.rank_flops ? tflops_text(*plan.rank_flops) : "-");
+      row.push_back(plan.rank_flops ? figure_text(*plan.rank_flops / (giga ? kGiga : kTera), 3)
+                                    : "-");
     }
     if (has_mfu) {
       row.push_back(plan.mfu ? fmt::format("{:.1f} %", *plan.mfu * 100) : "-");
     }
     if (goal.is_given()) {
-      row.push_back(plan.hours > 0 ? long_time_text(plan.hours) : "-");
-      row.push_back(plan.hours > 0 ? fmt::format("{:.4g}", plan.gpu_hours) : "-");
+      row.push_back(plan.hours > 0 ? hours_text(plan.hours) : "-");
+      row.push_back(plan.hours > 0 ? figure_text(plan.gpu_hours, 4) : "-");
     }
     if (goal.gpu_hour) {
       row.push_back(plan.money ? fmt::format("{:.2f}", *plan.money) : "-");
@@ -82,7 +75,7 @@ std::string training_plans_text(const std::vector<TrainingPlan>& plans,
   }
   std::string title;
   if (has_flops) {
-    title += "TFLOP/s of each rank: the model's, without padding and recomputation";
+    title += fmt::format("{} of each rank: the model's, without padding and recomputation", unit);
   }
   if (goal.is_given()) {
     title += fmt::format("{}training of {:g} epoch{}",

@@ -160,7 +160,7 @@ CapAdvice cap_advice(const AdviceCase& training,
 void add_rival(const AdviceCase& training,
                const Advice& advice,
                std::vector<AdviceOption>& options) {
-  const Recommendation all = recommend(training.scenario, advice.predictions);
+  const Recommendation all = recommend(training.scenario, advice.predictions, advice.recorded);
   const Choice* rival = rival_of(all);
   const Prediction& now = current_of(advice);
   if (rival == nullptr || rival->policy == now.policy) {
@@ -264,6 +264,10 @@ AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit) {
   training.known.stalls = training.profile.noise.stalls;
   training.known.crowded = training.profile.noise.crowded;
   training.known.price_per_hour = question.price_per_hour;
+  if (question.gpu_hour) {
+    training.known.price_per_hour = *question.gpu_hour * training.scenario.ranks;
+  }
+  training.known.epochs = question.epochs;
   return training;
 }
 
@@ -274,7 +278,7 @@ Advice advise(const AdviceCase& training, const ProgressCallback& on_progress) {
   options.on_progress = part_of(on_progress, 0, 0.6);
   options.training_effects = true;
   advice.predictions = predict_policies(*training.jobs, options);
-  const Prediction* best = recommended(scenario, advice.predictions);
+  const Prediction* best = recommended(scenario, advice.predictions, advice.recorded);
   const Prediction& now = current_of(advice);
   const Prediction& chosen = best != nullptr ? *best : now;
   if (has_buckets(scenario)) {
@@ -298,8 +302,8 @@ EpochTime epoch_time(const Advice& advice, const Prediction& prediction) {
   EpochTime time;
   const PredictionSummary& summary = prediction.summary;
   if (summary.useful_tokens_per_step > 0) {
-    time.steps =
-        static_cast<double>(advice.samples) * advice.mean_length / summary.useful_tokens_per_step;
+    time.steps = advice.epochs * static_cast<double>(advice.samples) * advice.mean_length /
+                 summary.useful_tokens_per_step;
   }
   time.hours = time.steps * summary.step_time_ms.mean / 1e3 / kSecondsOfHour;
   return time;
@@ -308,10 +312,13 @@ EpochTime epoch_time(const Advice& advice, const Prediction& prediction) {
 const Choice* rival_of(const Recommendation& recommendation) {
   constexpr double kLikely = 0.9;  // From this probability on no benchmark is asked for.
   const std::vector<Choice>& choices = recommendation.choices;
-  if (!recommendation.drawn || choices.size() < 2 || choices.front().first_share >= kLikely) {
+  const auto alike = static_cast<std::ptrdiff_t>(recommendation.alike());
+  if (!recommendation.drawn || alike == std::ssize(choices) ||
+      recommendation.alike_share() >= kLikely) {
     return nullptr;
   }
-  return &*std::ranges::max_element(choices.begin() + 1, choices.end(), {}, &Choice::first_share);
+  return &*std::ranges::max_element(
+      choices.begin() + alike, choices.end(), {}, &Choice::first_share);
 }
 
 const Prediction& current_of(const Advice& advice) {

@@ -45,6 +45,8 @@ struct AdviceQuestion {
   /// Keeps what is made on the way; it is made where it is missing.
   std::string folder = "advice";
   std::optional<double> price_per_hour;  ///< Of all ranks together, in any currency.
+  std::optional<double> gpu_hour;        ///< The same of one rank; at most one of the two.
+  double epochs = 1;                     ///< To say the time of.
 };
 
 /// One bucket cap of the best policy.
@@ -107,6 +109,7 @@ struct Advice {
   std::int64_t samples = 0;              ///< Of the whole data set.
   double mean_length = 0;                ///< Tokens of a sample.
   std::optional<double> price_per_hour;  ///< Of all ranks together, in any currency.
+  double epochs = 1;                     ///< To say the time of.
 };
 
 /// The records as a scenario and its profile, ready to be predicted.

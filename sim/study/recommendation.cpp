@@ -70,25 +70,47 @@ std::string in_sentence(const std::string& policy) {
   return policy.find(',') == std::string::npos ? policy : "'" + policy + "'";
 }
 
+/// "a", "a and b", "a, b and c"
+std::string listed(const std::vector<std::string>& names) {
+  std::string text = names.front();
+  for (std::size_t i = 1; i < names.size(); ++i) {
+    text += (i + 1 == names.size() ? " and " : ", ") + names[i];
+  }
+  return text;
+}
+
 /// Returns "; 79 % likely to be the fastest", and what to benchmark when that is not enough.
 std::string certainty(const Recommendation& recommendation) {
   const std::vector<Choice>& choices = recommendation.choices;
+  const std::size_t alike = recommendation.alike();
+  const double share = recommendation.alike_share();
   std::string text =
-      fmt::format("; {} to be the fastest",
-                  likelihood_text(choices.front().first_share, recommendation.unconfirmed));
-  if (choices.front().first_share >= kSure) {
+      fmt::format("; {} {}",
+                  likelihood_text(share, recommendation.unconfirmed),
+                  alike > 1 ? "that one of them is the fastest" : "to be the fastest");
+  if (share >= kSure) {
     return text;
   }
-  std::vector<Choice> rivals(choices.begin() + 1, choices.end());
+  std::vector<Choice> rivals(choices.begin() + static_cast<std::ptrdiff_t>(alike), choices.end());
   std::ranges::stable_sort(rivals, std::greater<>(), &Choice::first_share);
-  std::string names = in_sentence(choices.front().policy);
-  const bool one = rivals.size() == 1 || rivals[1].first_share < kRival;
-  names += (one ? " and " : ", ") + in_sentence(rivals.front().policy);
+  std::vector<std::string> names = {in_sentence(choices.front().policy),
+                                    in_sentence(rivals.front().policy)};
   for (std::size_t i = 1; i < rivals.size() && rivals[i].first_share >= kRival; ++i) {
-    const bool last = i + 1 == rivals.size() || rivals[i + 1].first_share < kRival;
-    names += (last ? " and " : ", ") + in_sentence(rivals[i].policy);
+    names.push_back(in_sentence(rivals[i].policy));
   }
-  return text + "; benchmark " + names;
+  return text + "; benchmark " + listed(names);
+}
+
+/// Where all choices are alike.
+std::string flat_text(const Recommendation& recommendation) {
+  const std::vector<Choice>& choices = recommendation.choices;
+  const Choice& slowest = *std::ranges::min_element(choices, {}, &Choice::useful_tokens_per_s);
+  return fmt::format(
+      "Nothing to gain here: no policy is more than {:.1f} % faster than another ({}: "
+      "{:.0f} useful tokens/s).",
+      recommendation.gain_of_fastest(slowest) * 100,
+      in_sentence(choices.front().policy),
+      choices.front().useful_tokens_per_s);
 }
 
 }  // namespace
@@ -143,7 +165,24 @@ std::vector<double> drawn_speeds(const Prediction& prediction) {
   return speeds;
 }
 
-Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>& predictions) {
+std::size_t Recommendation::alike() const {
+  return static_cast<std::size_t>(std::ranges::count(choices, true, &Choice::alike));
+}
+
+double Recommendation::gain_of_fastest(const Choice& choice) const {
+  const double fastest =
+      std::ranges::max_element(choices, {}, &Choice::useful_tokens_per_s)->useful_tokens_per_s;
+  return gain_over(fastest, choice.useful_tokens_per_s);
+}
+
+double Recommendation::alike_share() const {
+  return sum_of(choices,
+                [](const Choice& choice) { return choice.alike ? choice.first_share : 0; });
+}
+
+Recommendation recommend(const Scenario& scenario,
+                         const std::vector<Prediction>& predictions,
+                         const std::string& kept) {
   std::vector<const Prediction*> ranked;
   for (const Prediction& prediction : predictions) {
     if (!is_reference(scenario, prediction.policy) && !prediction.out_of_memory) {
@@ -153,13 +192,24 @@ Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>
   std::ranges::stable_sort(ranked, [](const Prediction* a, const Prediction* b) {
     return a->summary.useful_tokens_per_s() > b->summary.useful_tokens_per_s();
   });
+  const auto is_alike = [fastest =
+                             ranked.empty() ? nullptr : ranked.front()](const Prediction& one) {
+    return gain_over(fastest->summary.useful_tokens_per_s(), one.summary.useful_tokens_per_s()) <
+           kSmallestGain;
+  };
+  if (const auto own = std::ranges::find(
+          ranked, kept, [](const Prediction* one) -> const std::string& { return one->policy; });
+      own != ranked.end() && is_alike(**own)) {
+    std::rotate(ranked.begin(), own, own + 1);
+  }
   Recommendation result;
   result.only_references = std::ranges::all_of(predictions, [&](const Prediction& prediction) {
     return is_reference(scenario, prediction.policy);
   });
   std::vector<std::vector<double>> speeds;
   for (const Prediction* prediction : ranked) {
-    result.choices.push_back({prediction->policy, prediction->summary.useful_tokens_per_s(), 0});
+    result.choices.push_back(
+        {prediction->policy, prediction->summary.useful_tokens_per_s(), 0, is_alike(*prediction)});
     speeds.push_back(drawn_speeds(*prediction));
     result.unconfirmed = result.unconfirmed || prediction->unconfirmed;
   }
@@ -168,6 +218,11 @@ Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>
   }
   result.gain =
       gain_over(result.choices[0].useful_tokens_per_s, result.choices[1].useful_tokens_per_s);
+  const std::size_t alike = result.alike();
+  if (!result.is_flat()) {
+    result.clear_gain =
+        gain_over(result.choices[0].useful_tokens_per_s, result.choices[alike].useful_tokens_per_s);
+  }
   result.drawn =
       std::ranges::none_of(speeds, [](const std::vector<double>& s) { return s.empty(); });
   if (result.drawn) {
@@ -176,6 +231,10 @@ Recommendation recommend(const Scenario& scenario, const std::vector<Prediction>
     }
     const std::vector<double> gains = gains_of(speeds[0], speeds[1]);
     result.gain_interval = {quantile(gains, 0.05), quantile(gains, 0.95)};
+    if (!result.is_flat()) {
+      const std::vector<double> clear = gains_of(speeds[0], speeds[alike]);
+      result.clear_interval = {quantile(clear, 0.05), quantile(clear, 0.95)};
+    }
   }
   return result;
 }
@@ -187,18 +246,30 @@ std::string recommendation_text(const Recommendation& recommendation) {
                ? "All policies of this scenario are reference cases: there is none to choose."
                : "No policy of this scenario fits into memory on its own data.";
   }
+  if (recommendation.is_flat()) {
+    return flat_text(recommendation);
+  }
   const Choice& best = choices.front();
+  const std::size_t alike = recommendation.alike();
   std::string text = fmt::format(
       "Use {}: {:.0f} useful tokens/s", in_sentence(best.policy), best.useful_tokens_per_s);
   if (choices.size() > 1) {
+    if (alike > 1) {
+      std::vector<std::string> names;
+      for (std::size_t i = 1; i < alike; ++i) {
+        names.push_back(in_sentence(choices[i].policy));
+      }
+      text += fmt::format(", as {} within {:.0f} %", listed(names), kSmallestGain * 100);
+    }
+    const Choice& second = choices[alike];
     text += fmt::format(
-        ", {:+.1f} % over {}", recommendation.gain * 100, in_sentence(choices[1].policy));
+        ", {:+.1f} % over {}", recommendation.clear_gain * 100, in_sentence(second.policy));
     if (recommendation.drawn) {
       text += fmt::format(" (90 % interval {:+.1f} to {:+.1f} %)",
-                          recommendation.gain_interval.first * 100,
-                          recommendation.gain_interval.second * 100);
+                          recommendation.clear_interval.first * 100,
+                          recommendation.clear_interval.second * 100);
     }
-    if (choices.size() > 2) {
+    if (choices.size() > alike + 1) {
       text +=
           fmt::format(" and {:+.1f} % over {}",
                       gain_over(best.useful_tokens_per_s, choices.back().useful_tokens_per_s) * 100,
@@ -210,13 +281,15 @@ std::string recommendation_text(const Recommendation& recommendation) {
 }
 
 std::string recommendation_text(const Scenario& scenario,
-                                const std::vector<Prediction>& predictions) {
-  return recommendation_text(recommend(scenario, predictions));
+                                const std::vector<Prediction>& predictions,
+                                const std::string& kept) {
+  return recommendation_text(recommend(scenario, predictions, kept));
 }
 
 const Prediction* recommended(const Scenario& scenario,
-                              const std::vector<Prediction>& predictions) {
-  const Recommendation recommendation = recommend(scenario, predictions);
+                              const std::vector<Prediction>& predictions,
+                              const std::string& kept) {
+  const Recommendation recommendation = recommend(scenario, predictions, kept);
   const auto is_first = [&](const Prediction& prediction) {
     return !recommendation.choices.empty() &&
            prediction.policy == recommendation.choices.front().policy;
@@ -257,7 +330,8 @@ Json recommendation_json(const Recommendation& recommendation) {
   Json choices = mapped(recommendation.choices, [&](const Choice& choice) -> Json {
     return {{"policy", choice.policy},
             {"useful_tokens_per_s", choice.useful_tokens_per_s},
-            {"first_share", recommendation.drawn ? Json(choice.first_share) : Json(nullptr)}};
+            {"first_share", recommendation.drawn ? Json(choice.first_share) : Json(nullptr)},
+            {"alike", choice.alike}};
   });
   Json json = {{"policy", nullptr}, {"choices", std::move(choices)}};
   if (!recommendation.choices.empty()) {
@@ -265,6 +339,7 @@ Json recommendation_json(const Recommendation& recommendation) {
   }
   if (recommendation.choices.size() > 1) {
     json["gain"] = recommendation.gain;
+    json["nothing_to_gain"] = recommendation.is_flat();
   }
   if (recommendation.drawn) {
     json["gain_interval90"] = {recommendation.gain_interval.first,

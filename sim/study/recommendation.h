@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@ struct Choice {
   std::string policy;
   double useful_tokens_per_s = 0;
   double first_share = 0;  ///< The share of the draws in which it is the fastest choice.
+  bool alike = false;      ///< Less than kSmallestGain slower than the fastest choice; it, too.
 };
 
 /// Which policy to use, what that gains, and how certain it is.
@@ -25,13 +27,25 @@ struct Choice {
 /// recommendation is more certain than stated.
 struct Recommendation {
   /// Policies on the scenario's own data that fit into memory, fastest first; empty: none does, or
-  /// there are none.
+  /// there are none. What is kept comes before all that are alike.
   std::vector<Choice> choices;
   bool only_references = false;  ///< True: no policy is on the scenario's own data.
   double gain = 0;               ///< Useful tokens/s of the first over the second, less 1.
   std::pair<double, double> gain_interval;  ///< Holds 90 % of the draws; both 0 without draws.
   bool unconfirmed = false;                 ///< See Prediction::unconfirmed; of any of them.
   bool drawn = false;  ///< True: there are draws, so that the shares and the interval hold.
+  /// Of the first over the fastest choice that is not alike; both gains 0 where all are.
+  double clear_gain = 0;
+  std::pair<double, double> clear_interval;  ///< Holds 90 % of the draws.
+
+  /// How many choices are alike: at least 1 where there are any.
+  [[nodiscard]] std::size_t alike() const;
+  /// Whether no policy gains anything that a run could show over another.
+  [[nodiscard]] bool is_flat() const { return choices.size() > 1 && alike() == choices.size(); }
+  /// The useful tokens/s of the fastest choice over those of one, less 1.
+  [[nodiscard]] double gain_of_fastest(const Choice& choice) const;
+  /// The share of the draws in which one of the alike is the fastest choice.
+  [[nodiscard]] double alike_share() const;
 };
 
 /// What one prediction gains over another.
@@ -74,23 +88,32 @@ inline constexpr double kSmallestGain = 0.01;
 [[nodiscard]] std::vector<double> drawn_speeds(const Prediction& prediction);
 
 /// Ranks the policies and states the gain of the best one.
+///
+/// Args:
+///     kept: The policy that runs already, which comes first where no other gains anything; empty:
+///         none does.
 [[nodiscard]] Recommendation recommend(const Scenario& scenario,
-                                       const std::vector<Prediction>& predictions);
+                                       const std::vector<Prediction>& predictions,
+                                       const std::string& kept = "");
 
-/// Formats one sentence on one line: "Use bucketing: 151417 useful tokens/s, +6.7 % over …; ….".
+/// Formats one sentence on one line: "Use bucketing: 151417 useful tokens/s, +6.7 % over …; ….", or
+/// "Nothing to gain here: …".
 [[nodiscard]] std::string recommendation_text(const Recommendation& recommendation);
 /// Formats the recommendation that follows from these predictions.
 [[nodiscard]] std::string recommendation_text(const Scenario& scenario,
-                                              const std::vector<Prediction>& predictions);
+                                              const std::vector<Prediction>& predictions,
+                                              const std::string& kept = "");
 /// Returns the prediction of the first choice; null when there is none.
 [[nodiscard]] const Prediction* recommended(const Scenario& scenario,
-                                            const std::vector<Prediction>& predictions);
+                                            const std::vector<Prediction>& predictions,
+                                            const std::string& kept = "");
 /// What a training loop must do for this policy's batches beside taking them, one sentence each:
 /// ranks with different numbers of steps or samples, samples that are lost. Empty: nothing, or the
 /// epoch was not counted.
 [[nodiscard]] std::vector<std::string> training_needs(const Scenario& scenario,
                                                       const Prediction& prediction);
-/// Returns {"policy", "gain", "gain_interval90", "choices": [{"policy", "first_share", …}]}.
+/// Returns {"policy", "gain", "gain_interval90", "nothing_to_gain", "choices": [{"policy",
+/// "first_share", "alike", …}]}.
 [[nodiscard]] Json recommendation_json(const Recommendation& recommendation);
 
 }  // namespace stepsim

@@ -24,8 +24,10 @@
 #include "sim/report/html/page.h"
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
+#include "sim/report/training_plan_report.h"
 #include "sim/report/tune/tune_report.h"
 #include "sim/study/recommendation.h"
+#include "sim/study/training/training_plan.h"
 
 namespace stepsim {
 
@@ -44,6 +46,8 @@ struct TuneQuestion {
   bool exhaustive = false;
   int verify = 0;
   std::string out_dir;
+  std::optional<double> epochs;
+  std::optional<double> gpu_hour;
 };
 
 constexpr const char* kTuneUsage =
@@ -67,6 +71,7 @@ constexpr const char* kTuneUsage =
     "  stepsim tune scenarios/token_skew.toml --over ddp.bucket_cap=1MiB..64MiB:x2 \\\n"
     "      --over policy.token_budget.max_tokens=768..2048:+64 --tokens 3000..6000\n"
     "  stepsim tune scenarios/token_skew.toml --verify 3 --out-dir tuned\n"
+    "  stepsim tune scenarios/token_skew.toml --epochs 3 --gpu-hour 2.50\n"
     "  stepsim tune scenarios/token_skew.toml --html page.html\n";
 
 /// Writes what a live run of settings needs: of each the scenario with the setting in it, its plan,
@@ -243,6 +248,31 @@ std::vector<std::string> needs_of_answer(Jobs& jobs,
   return training_needs(job.scenario(), predict(job, options));
 }
 
+/// What training takes by the scenario's best policy as it stands, and by the best setting.
+std::vector<TrainingPlan> plans_of_answer(Jobs& jobs,
+                                          const TuneSpace& space,
+                                          const TuneResult& result,
+                                          const EpochGoal& goal) {
+  std::vector<TrainingPlan> plans;
+  const auto add = [&](const Job& job, const TunePrice& price, const std::string& name) {
+    Prediction prediction;
+    prediction.policy = job.policy().name();
+    prediction.summary.step_time_ms.mean = price.step_ms;
+    prediction.summary.useful_tokens_per_step = price.useful_tokens;
+    plans.push_back(training_plans(job.scenario(), *job.profile(), {prediction}, goal).front());
+    plans.back().policy = name;
+  };
+  if (const TuneReference* own = best_reference(result)) {
+    add(jobs.job(own->policy, {}), own->price, own->policy + " as it is");
+  }
+  if (!result.finalists.empty()) {
+    const TunedPoint& best = result.finalists.front();
+    const std::string& policy = space.policies()[best.choice.policy].name;
+    add(jobs.job(policy, space.settings(best.choice)), best.drawn, "setting 1");
+  }
+  return plans;
+}
+
 Answer ask_tune(const Request& request, const TuneQuestion& question) {
   const Scenario scenario = read_asked(request);
   TuneOptions options = tune_options(request, question);
@@ -261,13 +291,23 @@ Answer ask_tune(const Request& request, const TuneQuestion& question) {
     written = write_verification(
         Verification(scenario, question.out_dir), space, *result, at(question.verify));
   }
+  const EpochGoal goal{question.epochs, question.gpu_hour};
   Answer answer;
   answer.status = result->finalists.empty() ? kAnswerIsNo : kDone;
   answer.text = [=](const Screen& screen) {
     const auto needs = needs_of_answer(*jobs, space, *result);
-    return tune_text(scenario, space, *result, screen, needs) + written;
+    const auto plans = plans_of_answer(*jobs, space, *result, goal);
+    return tune_text(
+               scenario, space, *result, screen, needs, training_plans_text(plans, goal, screen)) +
+           written;
   };
-  answer.json = [=] { return tune_json(scenario, space, *result); };
+  answer.json = [=] {
+    Json json = tune_json(scenario, space, *result);
+    if (goal.is_given()) {
+      json["training"] = training_plans_json(plans_of_answer(*jobs, space, *result, goal));
+    }
+    return json;
+  };
   answer.csv = [=] { return tune_csv(space, *result); };
   answer.html = [=, content = page_content(request, scenario)] {
     return tune_page(content, *jobs, space, *result);
@@ -297,6 +337,9 @@ Question tune_question() {
       option("most-priced", &Q::most_priced, "NUMBER: points to price at most; 0: no limit")
           .from(0),
       option("exhaustive", &Q::exhaustive, "price every point, as a grid search does"),
+      option("epochs", &Q::epochs, "NUMBER: say what so many epochs take").above(0),
+      option("gpu-hour", &Q::gpu_hour, "PRICE: of a rank for an hour; says what training costs")
+          .above(0),
       option("verify", &Q::verify, "NUMBER: finalists to write scenarios, plans and predictions of")
           .from(0),
       option("out-dir", &Q::out_dir, "FOLDER: for those files")};

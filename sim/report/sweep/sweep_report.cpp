@@ -31,6 +31,9 @@ namespace {
 
 constexpr const char* kBucketCap = "ddp.bucket_cap";
 constexpr const char* kTooClose = "too close to tell";
+/// Of a gain that would be large, from costs that nobody measured there.
+constexpr const char* kTooUnsure = "too unsure to tell: measure what the warnings name";
+constexpr double kLarge = 0.1;
 
 double throughput(const SweepPoint& point) {
   return point.prediction.summary.useful_tokens_per_s();
@@ -213,7 +216,7 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
                                  : fmt::format("{:.1f} % ({}), {}",
                                                report.gain.gain * 100,
                                                certainty_text(report.gain),
-                                               kTooClose);
+                                               report.gain.gain < kLarge ? kTooClose : kTooUnsure);
     return fmt::format("{}: the fastest value, {}, gains {}.", keep, place_of(axes, best), gain);
   }
   const std::string over = reference_fits

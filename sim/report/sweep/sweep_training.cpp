@@ -13,6 +13,7 @@
 #include "costmodel/terminal/paint.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/columns.h"
+#include "sim/report/number_text.h"
 #include "sim/report/sweep/sweep_columns.h"
 #include "sim/report/sweep/sweep_report.h"
 #include "sim/study/training/training_cost.h"
@@ -29,6 +30,11 @@ struct TrainingRow {
 
 Cell known(const std::optional<double>& value) {
   return value ? Cell(*value) : Cell();
+}
+
+std::string shown(const std::optional<double>& value) {
+  constexpr int kDigits = 4;
+  return value ? figure_text(*value, kDigits) : "";
 }
 
 bool has_goal(std::span<const TrainingRow> rows) {
@@ -58,12 +64,15 @@ const Column<TrainingRow> kTrainingColumns[] = {
     {"efficient", nullptr,
      [](const TrainingRow& r) -> Cell { return std::string(r.cost->efficient ? "efficient" : ""); },
      "frontier", FigureFormat::Words, 90},
-    {"hours", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->hours); },
-     "hours", FigureFormat::Tenths, 60, nullptr, true, has_goal},
-    {"rank_hours", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->rank_hours); },
-     "GPU-hours", FigureFormat::Tenths, 70, nullptr, true, has_goal},
-    {"money", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->money); },
-     "cost", FigureFormat::Tenths, 80, nullptr, true, has_price},
+    {"hours", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->hours); }},
+    {nullptr, nullptr, [](const TrainingRow& r) -> Cell { return r.cost->hours ? hours_text(*r.cost->hours) : ""; },
+     "training", FigureFormat::Words, 60, nullptr, true, has_goal},
+    {"rank_hours", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->rank_hours); }},
+    {nullptr, nullptr, [](const TrainingRow& r) -> Cell { return shown(r.cost->rank_hours); },
+     "GPU-hours", FigureFormat::Words, 70, nullptr, true, has_goal},
+    {"money", nullptr, [](const TrainingRow& r) -> Cell { return known(r.cost->money); }},
+    {nullptr, nullptr, [](const TrainingRow& r) -> Cell { return r.cost->money ? fmt::format("{:.2f}", *r.cost->money) : ""; },
+     "cost", FigureFormat::Words, 80, nullptr, true, has_price},
 };
 // clang-format on
 

@@ -8,6 +8,7 @@
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
+#include "costmodel/terminal/wrap.h"
 #include "sim/predict/metrics.h"
 #include "sim/report/columns.h"
 #include "sim/report/notes.h"
@@ -162,11 +163,12 @@ const Column<TuneRow> kTuneColumns[] = {
     {nullptr, "useful_tokens_per_s", [](const TuneRow& r) -> Cell { return r.price().useful_tokens_per_s(); },
      "useful tokens/s", FigureFormat::Whole, 40},
     {nullptr, nullptr, best_gain,
-     "the best is faster by, 90 %", FigureFormat::Words, 50, nullptr, true, are_finalists},
+     "best faster by", FigureFormat::Words, 50, nullptr, true, are_finalists},
     {nullptr, nullptr, [](const TuneRow& r) -> Cell { return r.point->samples; },
      "samples a step", FigureFormat::Tenths, 60, nullptr, true, are_finalists, false, if_wide<TuneRow>},
-    {nullptr, "peak_memory_mib", [](const TuneRow& r) -> Cell { return r.price().memory_mib; },
-     "memory MiB", FigureFormat::Tenths, 70},
+    {nullptr, "peak_memory_mib", [](const TuneRow& r) -> Cell { return r.price().memory_mib; }},
+    {nullptr, nullptr, [](const TuneRow& r) -> Cell { return memory_text(r.price().memory_mib); },
+     "memory", FigureFormat::Words, 70},
     {nullptr, "order_change", [](const TuneRow& r) -> Cell { return r.point->displacement; },
      "order change", FigureFormat::Percent, 80},
     {nullptr, "tokens_left_out", [](const TuneRow& r) -> Cell { return r.point->left_out; }},
@@ -174,9 +176,36 @@ const Column<TuneRow> kTuneColumns[] = {
      "tokens left out", FigureFormat::Words, 90, nullptr, true, leave_out},
     {nullptr, nullptr, remark_of, "remark", FigureFormat::Words, 100, nullptr, true, are_finalists},
     {nullptr, nullptr, [](const TuneRow& r) -> Cell { return printable(named(*r.space, *r.point)); },
-     "setting", FigureFormat::Words, 110},
+     "setting", FigureFormat::Words, 110, nullptr, true, nullptr, false, if_wide<TuneRow>},
 };
 // clang-format on
+
+/// The settings of a table's rows by their number, where the table has no room for them.
+std::string settings_text(std::span<const TuneRow> rows, const Screen& screen) {
+  if (screen.wide) {
+    return "";
+  }
+  constexpr std::size_t kColumns = 80;
+  constexpr std::size_t kLabelWidth = 4;
+  std::string text = "\n";
+  for (const TuneRow& row : rows) {
+    std::string label = fmt::format("{:>2}  ", row.number);
+    const std::string& policy = tuned_policy(*row.space, *row.point);
+    std::vector<std::string> words =
+        mapped(row.space->words(row.point->choice),
+               [](const std::string& word) { return printable(word); });
+    if (words.empty()) {
+      words.push_back(printable(policy));
+    } else {
+      words.front() = printable(policy) + ": " + words.front();
+    }
+    for (const std::string& line : wrapped_list(words, kColumns - kLabelWidth)) {
+      text += label + line + "\n";
+      label = std::string(kLabelWidth, ' ');
+    }
+  }
+  return text;
+}
 
 /// The front as a table, its fastest points where it is long.
 std::string front_text(const TuneSpace& space, const TuneResult& result, const Screen& screen) {
@@ -191,7 +220,8 @@ std::string front_text(const TuneSpace& space, const TuneResult& result, const S
       fmt::format("\nless memory{}, and the fastest that has it (without noise)\n\n{}",
                   shows_left_out ? ", less change of order or fewer tokens left out"
                                  : " or less change of order",
-                  table_of<TuneRow>(kTuneColumns, rows, screen).text(screen));
+                  table_of<TuneRow>(kTuneColumns, rows, screen).text(screen)) +
+      settings_text(rows, screen);
   if (result.front.size() > kShown) {
     text += fmt::format("{} more: --csv, --json\n", result.front.size() - kShown);
   }
@@ -304,7 +334,8 @@ std::string tune_text(const Scenario& scenario,
                       const TuneSpace& space,
                       const TuneResult& result,
                       const Screen& screen,
-                      const std::vector<std::string>& needs) {
+                      const std::vector<std::string>& needs,
+                      const std::string& training) {
   std::string text = fmt::format("{}: {} ranks; {} policies, {} keys for all of them\n\n",
                                  printable(scenario.name),
                                  scenario.ranks,
@@ -314,8 +345,9 @@ std::string tune_text(const Scenario& scenario,
   if (result.finalists.empty()) {
     return text + tune_headline(space, result) + "\n" + certificate_text(result) + "\n";
   }
-  text += table_of<TuneRow>(kTuneColumns, rows_of(space, result.finalists, kFinalists), screen)
-              .text(screen);
+  const std::vector<TuneRow> finalists = rows_of(space, result.finalists, kFinalists);
+  text += table_of<TuneRow>(kTuneColumns, finalists, screen).text(screen) +
+          settings_text(finalists, screen);
   if (result.alike > 0) {
     text += fmt::format("{} more come to the same as one of these\n", result.alike);
   }
@@ -328,7 +360,7 @@ std::string tune_text(const Scenario& scenario,
       "Regret: in 95 of 100 draws of the profile's errors no finalist is more than {:.1f} % "
       "faster than it.\n",
       100 * result.regret95);
-  text += front_text(space, result, screen);
+  text += training + front_text(space, result, screen);
   const std::vector<std::string> warnings = tune_warnings(space, result);
   text += warnings.empty() ? "" : "\n";
   for (const std::string& warning : warnings) {

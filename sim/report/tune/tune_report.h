@@ -14,12 +14,14 @@ namespace stepsim {
 /// Formats the answer: "Use bucketing: batch_size 12: 151417 useful tokens/s, …", or "Keep …" where
 /// the fastest setting is not faster than the scenario's own for certain; or that none fits.
 [[nodiscard]] std::string tune_headline(const TuneSpace& space, const TuneResult& result);
-/// `needs`: training_needs() of the answer's setting, said below it.
+/// `needs`: training_needs() of the answer's setting, said below it; `training`:
+/// training_plans_text() of it.
 [[nodiscard]] std::string tune_text(const Scenario& scenario,
                                     const TuneSpace& space,
                                     const TuneResult& result,
                                     const Screen& screen = {},
-                                    const std::vector<std::string>& needs = {});
+                                    const std::vector<std::string>& needs = {},
+                                    const std::string& training = {});
 /// Returns {"format": "stepsim-tune/1", …}: the space, what became of its points, the certificate,
 /// the finalists and the front.
 [[nodiscard]] Json tune_json(const Scenario& scenario,

@@ -231,7 +231,7 @@ std::vector<Setting> TuneSpace::settings(const TuneChoice& choice, bool reduces)
   return settings;
 }
 
-std::string TuneSpace::text(const TuneChoice& choice) const {
+std::vector<std::string> TuneSpace::words(const TuneChoice& choice) const {
   std::vector<std::string> parts;
   const auto add = [&](const SweepAxis& axis, std::size_t value) {
     if (axis.values.size() > 1 && (value > 0 || !first_is_own_)) {
@@ -246,8 +246,14 @@ std::string TuneSpace::text(const TuneChoice& choice) const {
   for (std::size_t i = 0; i < shared_.size(); ++i) {
     add(shared_[i].axis, choice.shared[i]);
   }
-  return parts.empty() && first_is_own_ ? "as it stands"
-                                        : fmt::format("{}", fmt::join(parts, ", "));
+  if (parts.empty() && first_is_own_) {
+    parts.emplace_back("as it stands");
+  }
+  return parts;
+}
+
+std::string TuneSpace::text(const TuneChoice& choice) const {
+  return fmt::format("{}", fmt::join(words(choice), ", "));
 }
 
 }  // namespace stepsim

@@ -133,3 +133,15 @@ TEST_CASE("colour is around whole lines and takes no width") {
   CHECK(printed(table.text(screen), screen) == "\x1b[1mpolicy\x1b[0m\n\x1b[32mfixed\x1b[0m\n");
   CHECK(display_width(painted("fixéd", Paint::Good, screen)) == 5);
 }
+
+TEST_CASE("a list is broken behind its commas alone") {
+  using Lines = std::vector<std::string>;
+  const Lines items = {"optimizer 511 MiB", "buckets 255 MiB", "copies of weights 82.1 MiB"};
+  CHECK(wrapped_list(items, 35) ==
+        Lines{"optimizer 511 MiB, buckets 255 MiB,", "copies of weights 82.1 MiB"});
+  CHECK(wrapped_list(items, 20) ==
+        Lines{"optimizer 511 MiB,", "buckets 255 MiB,", "copies of weights 82.1 MiB"});
+  CHECK(wrapped_list(items, 200) ==
+        Lines{"optimizer 511 MiB, buckets 255 MiB, copies of weights 82.1 MiB"});
+  CHECK(wrapped_list({}, 20).empty());
+}

@@ -195,8 +195,9 @@ def test_lengths_of_the_data_set_lead_to_a_plan_that_validate_takes(folder):
     (folder / "lengths.txt").write_text("\n".join(map(str, lengths)) + "\n", encoding="utf-8")
     stepsim_program.run("advise", *RANKS, "--quiet")  # What it makes without lengths is made anew.
     text = stepsim_program.run("advise", *RANKS, "--lengths", "lengths.txt").stdout
-    command = next(line for line in text.splitlines() if line.startswith("next: "))
-    words = command.removeprefix("next: stepsim ").split("(")[0].split()
+    assert "stepsim diff " in text and "      stepsim validate advice/scenario.toml --live after.jsonl" in text, text
+    command = next(line for line in text.splitlines() if line.startswith("more: "))
+    words = command.removeprefix("more: stepsim ").split("(")[0].split()
     stepsim_program.run(*words)
     rows = [json.loads(line) for line in (folder / "advice/plan.jsonl").read_text().splitlines()[1:]]
     assert rows and all(
@@ -226,9 +227,12 @@ def test_the_answer_has_the_policy_as_python_to_paste(folder):
     stub = types.SimpleNamespace(torch=types.SimpleNamespace(BatchSampler=Taken))
     names = {"stepsim": stub, "lengths": "all", "dataset": "data", "collate": "pad", "loss": 3.0,
              "DataLoader": Taken, "step": types.SimpleNamespace(loss_scale=0.5)}
-    exec("\n".join(result["python"]), names)
+    first, *lines = result["python"]
+    assert first == "import stepsim.torch", first
+    exec("\n".join(lines), names)
     assert names["sampler"].arguments == ("all", policy["kind"]), names["sampler"].arguments
     wanted = {key: value for key, value in policy.items() if key not in ("name", "kind")}
+    wanted["seed"] = scenario["scenario"]["seed"]  # So that `stepsim plan` has the same batches.
     assert names["sampler"].given == wanted, (names["sampler"].given, wanted)
     assert names["loader"].given == {"batch_sampler": names["sampler"], "collate_fn": "pad"}
     assert names["loss"] == 1.5
@@ -239,7 +243,7 @@ def test_the_answer_has_the_policy_as_python_to_paste(folder):
     file.write_text("[[policy]]".join([head, *kept]), encoding="utf-8")
     stepsim_program.run("advise", *RANKS, "--json", "a.json")
     result = json.loads((folder / "a.json").read_text(encoding="utf-8"))
-    exec("\n".join(result["python"]), names)
+    exec("\n".join(result["python"][1:]), names)
     assert names["sampler"].arguments == ("advice/scenario.toml", "planner", "all"), names["sampler"].arguments
 
 

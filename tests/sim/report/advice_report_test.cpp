@@ -1,5 +1,5 @@
 // What advice says first: whether the fit explains the steps that it was made of.
-#include "sim/report/advice_report.h"
+#include "sim/report/advice/advice_report.h"
 
 #include <doctest/doctest.h>
 

@@ -147,6 +147,34 @@ TEST_CASE("an unsure recommendation says what to benchmark") {
         "+800.0 % over d; 62 % likely to be the fastest; benchmark 'a, b' and c.");
 }
 
+TEST_CASE("policies that nobody could tell apart are no choice that gains anything") {
+  const std::vector<Prediction> flat = {
+      prediction("a", {10, 12}), prediction("b", {10.06, 12}), prediction("c", {10.03, 12})};
+  const Recommendation all = recommend(flat);
+  CHECK(all.is_flat());
+  CHECK(all.alike() == 3);
+  CHECK(all.alike_share() > 0.95);  // Three that tie count a quarter each.
+  CHECK(recommendation_text(all) ==
+        "Nothing to gain here: no policy is more than 0.6 % faster than another (a: 100000 useful "
+        "tokens/s).");
+  CHECK(recommendation_json(all).at("nothing_to_gain") == true);
+  // What runs already is kept where no other gains anything.
+  const Scenario scenario = scenario_of(flat);
+  CHECK(recommended(scenario, flat, "b")->policy == "b");
+  CHECK(recommendation_text(scenario, flat, "b").find("(b: 99404 useful") != std::string::npos);
+  CHECK(recommended(scenario, flat, "no such")->policy == "a");
+  // One that is slower is told from those that are alike, together.
+  const std::vector<Prediction> mixed = {
+      prediction("slow", {20, 22}), prediction("a", {10, 12}), prediction("b", {10.06, 12.06})};
+  CHECK(recommendation_text(scenario_of(mixed), mixed) ==
+        "Use a: 100000 useful tokens/s, as b within 1 %, +100.0 % over slow (90 % interval +69.2 "
+        "to +117.0 %); more than 99 % likely that one of them is the fastest.");
+  CHECK(recommended(scenario_of(mixed), mixed, "slow")->policy == "a");
+  const Recommendation kept = recommend(scenario_of(mixed), mixed, "b");
+  CHECK(kept.choices.front().policy == "b");
+  CHECK(kept.gain_of_fastest(kept.choices.front()) == Approx(0.006));
+}
+
 TEST_CASE("neither references nor what does not fit is a choice") {
   std::vector<Prediction> all = {
       prediction("reference", {1, 1}), prediction("huge", {2, 2}), prediction("fixed", {10, 12})};

@@ -14,18 +14,18 @@ function drawAdvice(page) {
   const columns = [
     {name: "train with", text: true,
       value: (row) => `${shortName(row.policy)}, ${bytes(row.bucket_cap)}`},
+    {name: "verdict", text: true, value: (row) => row.verdict},
+    {name: "gain", value: (row) => (now(row) ? "" : signedPercent(row.gain))},
+    {name: "90 % interval of it",
+      value: (row) => (now(row) ? "" : row.gain_interval90.map(signedPercent).join(" to "))},
     {name: "step", value: (row) => ms(row.step_ms)},
+    {name: "useful tokens/s", value: (row) => count(row.useful_tokens_per_s)},
     {name: "90 % interval", value: (row) => interval(row.interval90_ms)},
     part("loading", "data_ms"),
     part("forward", "forward_ms"),
     part("backward", "backward_ms"),
     part("waiting", "exposed_communication_ms"),
     part("optimizer", "optimizer_ms"),
-    {name: "useful tokens/s", value: (row) => count(row.useful_tokens_per_s)},
-    {name: "gain", value: (row) => (now(row) ? "" : signedPercent(row.gain))},
-    {name: "90 % interval of it",
-      value: (row) => (now(row) ? "" : row.gain_interval90.map(signedPercent).join(" to "))},
-    {name: "verdict", text: true, value: (row) => row.verdict},
   ];
   card.append(el("div", {class: "scroll", tabindex: "0", role: "region",
     "aria-label": "What would be faster"}, tableBody(columns, options)));

@@ -61,7 +61,8 @@ function airyDomain(values, fromZero) {
   if (fromZero || low < 0.4 * high) {
     return [Math.min(0, low), high > 0 ? high * 1.06 : 1];
   }
-  const air = Math.max((high - low) * 0.12, Math.abs(high) * 0.004);
+  // At least a tenth of the value, so that what differs by a percent looks flat.
+  const air = Math.max((high - low) * 0.12, (Math.abs(high) * 0.1 - (high - low)) / 2);
   return [low - air, high + air];
 }
 

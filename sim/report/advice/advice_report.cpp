@@ -1,4 +1,4 @@
-#include "sim/report/advice_report.h"
+#include "sim/report/advice/advice_report.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,43 +6,35 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
 #include "costmodel/model/memory.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/blame_report.h"
-#include "sim/report/json.h"
 #include "sim/report/number_text.h"
-#include "sim/report/sampler_code.h"
 #include "sim/study/recommendation.h"
 
 namespace stepsim {
 namespace {
 
-constexpr double kMinutesOfHour = 60;
-constexpr double kSecondsOfHour = 3600;
-
-std::string hours_text(double hours) {
-  if (hours < 1 / kMinutesOfHour) {
-    return fmt::format("{:.1f} s", hours * kSecondsOfHour);
-  }
-  if (hours < 1) {
-    return fmt::format("{:.1f} min", hours * kMinutesOfHour);
-  }
-  return fmt::format("{:.2f} h", hours);
+/// Seconds, too, where hours_text() has none.
+std::string short_time_text(double hours) {
+  constexpr double kMinutesOfHour = 60;
+  constexpr double kSecondsOfHour = 3600;
+  return hours < 1 / kMinutesOfHour ? fmt::format("{:.1f} s", hours * kSecondsOfHour)
+                                    : hours_text(hours);
 }
 
 std::string price_text(const Advice& advice, double hours) {
-  return advice.price_per_hour ? fmt::format(" ({:.2f} at {:.2f} an hour)",
+  return advice.price_per_hour ? fmt::format(" ({:.2f} at {:.2f} an hour of all ranks)",
                                              hours * *advice.price_per_hour,
                                              *advice.price_per_hour)
                                : "";
 }
 
 const Prediction& best_of(const Scenario& scenario, const Advice& advice) {
-  const Prediction* best = recommended(scenario, advice.predictions);
+  const Prediction* best = recommended(scenario, advice.predictions, advice.recorded);
   return best != nullptr ? *best : current_of(advice);
 }
 
@@ -152,9 +144,9 @@ std::string policy_line(const Scenario& scenario, const Advice& advice) {
   if (advice.predictions.size() == 1) {
     return fmt::format("{}: the scenario has no other", current_of(advice).policy);
   }
-  const Recommendation all = recommend(scenario, advice.predictions);
+  const Recommendation all = recommend(scenario, advice.predictions, advice.recorded);
   if (all.choices.empty()) {
-    return "none of the policies fits into memory";
+    return "none of the policies, which do not fit into memory";
   }
   const Choice& first = all.choices.front();
   const Prediction& now = current_of(advice);
@@ -165,6 +157,14 @@ std::string policy_line(const Scenario& scenario, const Advice& advice) {
   }
   if (first.policy == now.policy) {
     text += ", what you run now";
+    if (const double most = all.gain_of_fastest(first); most > 0 || all.is_flat()) {
+      const Choice& fastest =
+          *std::ranges::max_element(all.choices, {}, &Choice::useful_tokens_per_s);
+      return text +
+             (most > 0 ? fmt::format(
+                             ": nothing to gain, {} is {:.1f} % faster", fastest.policy, most * 100)
+                       : std::string(": nothing to gain, no other policy is faster"));
+    }
   } else if (now.out_of_memory) {
     text += fmt::format("; {} does not fit into memory", now.policy);
   } else {
@@ -182,8 +182,18 @@ std::string policy_line(const Scenario& scenario, const Advice& advice) {
   if (!all.drawn) {
     return text;
   }
-  text +=
-      fmt::format("; {} to be the fastest", likelihood_text(first.first_share, all.unconfirmed));
+  const std::size_t alike = all.alike();
+  if (alike > 1) {
+    std::vector<std::string> names;
+    for (std::size_t i = 1; i < alike; ++i) {
+      names.push_back(all.choices[i].policy);
+    }
+    text +=
+        fmt::format("; as fast within {:.0f} %: {}", kSmallestGain * 100, fmt::join(names, ", "));
+  }
+  text += fmt::format("; {} {}",
+                      likelihood_text(all.alike_share(), all.unconfirmed),
+                      alike > 1 ? "that one of them is the fastest" : "to be the fastest");
   if (const Choice* rival = rival_of(all)) {
     text += fmt::format(", so benchmark {} as well", rival->policy);
   }
@@ -322,15 +332,23 @@ std::string epoch_line(const Scenario& scenario, const Advice& advice) {
   const Prediction& now = current_of(advice);
   const auto words = [&](const Prediction& prediction) {
     const EpochTime time = epoch_time(advice, prediction);
-    return fmt::format(
-        "{}{} in {:.0f} steps", hours_text(time.hours), price_text(advice, time.hours), time.steps);
+    return fmt::format("{}{} in {:.0f} steps",
+                       short_time_text(time.hours),
+                       price_text(advice, time.hours),
+                       time.steps);
   };
-  std::string text = fmt::format("{} samples take {}", advice.samples, words(best));
+  std::string text =
+      fmt::format("{} samples{} take {}",
+                  advice.samples,
+                  advice.epochs == 1 ? "" : fmt::format(", {:g} times", advice.epochs),
+                  words(best));
   if (best.policy != now.policy) {
     text += fmt::format(" with {}, {} with {}", best.policy, words(now), now.policy);
   }
   return text;
 }
+
+}  // namespace
 
 const char* verdict_of(const AdviceOption& option) {
   if (option.change == "now") {
@@ -344,7 +362,10 @@ const char* verdict_of(const AdviceOption& option) {
   return is_slower ? "slower" : "too close to tell";
 }
 
-}  // namespace
+std::string advice_headline(const Scenario& scenario, const Advice& advice) {
+  const bool keeps = best_of(scenario, advice).policy == current_of(advice).policy;
+  return fmt::format("{} {}.", keeps ? "Keep" : "Use", policy_line(scenario, advice));
+}
 
 std::string advice_table(const Advice& advice, const Screen& screen) {
   std::vector<std::string> header = {
@@ -383,26 +404,6 @@ std::string advice_table(const Advice& advice, const Screen& screen) {
   return table.text(screen);
 }
 
-Json advice_options_json(const Advice& advice) {
-  return mapped(advice.options, [](const AdviceOption& option) -> Json {
-    const PredictionSummary& summary = option.prediction.summary;
-    return {{"change", option.change},
-            {"policy", option.prediction.policy},
-            {"bucket_cap", option.cap.value()},
-            {"step_ms", summary.step_time_ms.mean},
-            {"interval90_ms", {summary.step_time_ms.low90, summary.step_time_ms.high90}},
-            {"data_ms", summary.data_ms},
-            {"forward_ms", summary.forward_ms},
-            {"backward_ms", summary.backward_ms},
-            {"exposed_communication_ms", summary.exposed_communication_ms},
-            {"optimizer_ms", summary.optimizer_ms},
-            {"useful_tokens_per_s", summary.useful_tokens_per_s()},
-            {"gain", option.gain.gain},
-            {"gain_interval90", {option.gain.interval.first, option.gain.interval.second}},
-            {"verdict", verdict_of(option)}};
-  });
-}
-
 std::string stall_line(const StallNoise& stalls) {
   const std::string shortest = format_duration(stalls.seconds.front());
   const std::string longest = format_duration(stalls.seconds.back());
@@ -429,70 +430,18 @@ std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& ad
   if (const std::string crowded = crowded_line(advice.crowded); !crowded.empty()) {
     lines.push_back("check first:  " + crowded);
   }
-  lines.insert(lines.end(),
-               {"your step:    " + step_line(scenario, advice),
-                "best policy:  " + policy_line(scenario, advice),
-                has_units(scenario) ? "sharding:     " + sharding_line(scenario, advice)
-                                    : "bucket cap:   " + cap_line(scenario, advice),
-                "it changes:   " + change_line(scenario, advice),
-                "an epoch:     " + epoch_line(scenario, advice)});
+  lines.insert(
+      lines.end(),
+      {"your step:    " + step_line(scenario, advice),
+       "best policy:  " + policy_line(scenario, advice),
+       has_units(scenario) ? "sharding:     " + sharding_line(scenario, advice)
+                           : "bucket cap:   " + cap_line(scenario, advice),
+       "it changes:   " + change_line(scenario, advice),
+       (advice.epochs == 1 ? "an epoch:     " : "training:     ") + epoch_line(scenario, advice)});
   if (advice.stalls.per_step > 0) {
     lines.push_back("stalls:       " + stall_line(advice.stalls));
   }
   return lines;
-}
-
-Json advice_json(const Scenario& scenario, const Advice& advice) {
-  const Prediction* first = recommended(scenario, advice.predictions);
-  const BatchingPolicy* best = first == nullptr ? nullptr : &find_policy(scenario, first->policy);
-  Json json = {
-      {"format", "stepsim-advice/1"},
-      {"answer", advice_lines(scenario, advice)},
-      {"options", advice_options_json(advice)},
-      {"kind", best == nullptr ? Json() : Json(best->kind().name)},
-      {"python", best == nullptr ? Json::array() : Json(sampler_code(*best, scenario.path))},
-      {"recommendation", recommendation_json(recommend(scenario, advice.predictions))},
-      {"predictions", prediction_json(advice.predictions, StepRows::None)},
-      {"blame", blame_json(advice.blame)}};
-  const CapAdvice& caps = advice.caps;
-  json["bucket_cap"] = {{"own", caps.own.value()},
-                        {"best", caps.best.value()},
-                        {"gain", caps.gain.gain},
-                        {"gain_interval90", {caps.gain.interval.first, caps.gain.interval.second}},
-                        {"certain", caps.gain.is_certain()},
-                        {"caps", mapped(caps.caps, [](const CapStep& cap) -> Json {
-                           Json row = {{"bucket_cap", cap.cap.value()}};
-                           if (cap.not_priced.empty()) {
-                             row["step_time_ms"] = cap.step_ms;
-                           } else {
-                             row["not_priced"] = cap.not_priced;
-                           }
-                           return row;
-                         })}};
-  if (has_units(scenario)) {
-    json.erase("bucket_cap");
-    json["shardings"] = mapped(advice.shardings, [](const ShardingStep& step) -> Json {
-      if (!step.not_priced.empty()) {
-        return {{"name", step.name}, {"not_priced", step.not_priced}};
-      }
-      return {{"name", step.name},
-              {"step_time_ms", step.step_ms},
-              {"peak_memory_mib", step.memory_mib},
-              {"fits", step.fits},
-              {"gain", step.gain.gain},
-              {"gain_interval90", {step.gain.interval.first, step.gain.interval.second}},
-              {"certain", step.gain.is_certain()}};
-    });
-  }
-  json["epochs"] = mapped(advice.predictions, [&](const Prediction& prediction) -> Json {
-    const EpochTime time = epoch_time(advice, prediction);
-    Json row = {{"policy", prediction.policy}, {"steps", time.steps}, {"hours", time.hours}};
-    if (advice.price_per_hour) {
-      row["price"] = time.hours * *advice.price_per_hour;
-    }
-    return row;
-  });
-  return json;
 }
 
 }  // namespace stepsim

@@ -1,4 +1,4 @@
-#include "sim/report/sampler_code.h"
+#include "sim/report/advice/sampler_code.h"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -62,7 +62,9 @@ bool is_plain(const BatchingPolicy& policy) {
          !policy.lengths();
 }
 
-std::string sampler_call(const BatchingPolicy& policy, const std::string& scenario_file) {
+std::string sampler_call(const BatchingPolicy& policy,
+                         std::uint64_t seed,
+                         const std::string& scenario_file) {
   if (!is_plain(policy)) {
     return fmt::format("stepsim.torch.BatchSampler.from_scenario({}, {}, lengths)",
                        quoted(scenario_file),
@@ -85,18 +87,23 @@ std::string sampler_call(const BatchingPolicy& policy, const std::string& scenar
     case LossWeighting::None:
       break;
   }
+  if (seed != 0) {
+    call += fmt::format(", seed={}", seed);  // The batches are then those of stepsim plan.
+  }
   return call + ")";
 }
 
 }  // namespace
 
 std::vector<std::string> sampler_code(const BatchingPolicy& policy,
+                                      std::uint64_t seed,
                                       const std::string& scenario_file) {
   if (policy.played() != nullptr) {
     return {};
   }
   std::vector<std::string> lines = {
-      "sampler = " + sampler_call(policy, scenario_file),
+      "import stepsim.torch",
+      "sampler = " + sampler_call(policy, seed, scenario_file),
       "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collate)"};
   if (policy.weighting() != LossWeighting::None) {
     lines.emplace_back(

@@ -9,7 +9,7 @@ import statistics
 import sys
 
 from pages import (
-    compare_page, opened, run_page, run_tests, slide, sweep_page, table, validated, valley_page,
+    advise_page, compare_page, opened, run_page, run_tests, slide, sweep_page, table, validated, valley_page,
 )  # fmt: skip
 
 
@@ -44,6 +44,13 @@ def attributes(chrome, selector, *names):
         selector, names,
     )  # fmt: skip
     return [[number(text) for text in one] for one in found]
+
+
+def attributes_of(chrome, selector, *names):
+    """[element] the values of its properties, as JavaScript has them."""
+    return chrome.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map((one) => arguments[1].map((name) => one[name]))",
+        selector, list(names))
 
 
 def number(text):
@@ -194,6 +201,36 @@ def test_the_head_has_the_figures_of_the_recommended_policy():
         "waiting for slower ranks": ms(summary["waiting_for_ranks_ms"]),
     }
     assert {key: shown.get(key) for key in wanted} == wanted, shown
+
+
+def test_no_figure_of_the_head_is_alone_in_its_row():
+    """Eight figures were seven and one."""
+    for width in (1400, 1100, 900):
+        chrome = opened(compare_page(), width=width)
+        tops = [top for (top,) in attributes_of(chrome, "#figures > div", "offsetTop")]
+        rows = [tops.count(top) for top in sorted(set(tops))]
+        assert len(tops) == 8 and min(rows) > 1, (width, rows)
+
+
+def test_the_page_of_an_advice_begins_with_what_runs_now_and_says_what_gains_first():
+    page = advise_page()
+    chrome = opened(page, width=420, height=900)
+    now = page["result"]["options"][0]["policy"]
+    headline = chrome.find_element("css selector", ".headline").text
+    assert headline.startswith(("Use ", "Keep ")) and f"useful tokens/s over {now}" in headline, headline
+    heads = attributes_of(chrome, "#advice thead th", "textContent")[:3]
+    assert heads == [["train with"], ["verdict"], ["gain"]], heads
+    ends = chrome.execute_script(
+        "return [...document.querySelectorAll('#advice thead th')].map((one) => one.getBoundingClientRect().right)")
+    assert max(ends[:3]) <= 420, ends
+
+
+def test_what_differs_by_a_percent_looks_flat():
+    chrome = opened(compare_page())
+    low, high = chrome.execute_script("return airyDomain([919, 928])")
+    assert high - low >= 92 and low < 919 and high > 928, (low, high)
+    low, high = chrome.execute_script("return airyDomain([400, 900])")
+    assert 400 - low < 100 and high - 900 < 100, (low, high)
 
 
 def test_the_head_of_a_validation_has_its_largest_error_on_either_side():

@@ -112,6 +112,11 @@ def training_page():
     )  # fmt: skip
 
 
+def advise_page():
+    record = str(ROOT / "scenarios" / "tour" / "random.jsonl")
+    return made("advise", "advise", record, "--out-dir", os.path.join(FOLDER.name, "advice"))
+
+
 def tune_page():
     return made("tune", "tune", SKEW)
 

@@ -207,9 +207,14 @@ std::vector<ComparedStep> of_common_sizes(const std::vector<ComparedStep>& steps
       kept.push_back(step);
     }
   }
-  const bool suffice =
-      count_of(kept, false) >= kFewestCompared && count_of(kept, true) >= kFewestCompared;
-  return suffice ? kept : std::vector<ComparedStep>();
+  // A tenth of the steps, at the edge of one side's sizes, says little of a training.
+  constexpr double kLeastShare = 0.25;
+  const auto suffice = [&](bool after) {
+    const std::size_t count = count_of(kept, after);
+    return count >= kFewestCompared &&
+           static_cast<double>(count) >= kLeastShare * static_cast<double>(count_of(steps, after));
+  };
+  return suffice(false) && suffice(true) ? kept : std::vector<ComparedStep>();
 }
 
 /// Takes out the steps that were held up, and counts them.

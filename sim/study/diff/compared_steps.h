@@ -51,7 +51,8 @@ struct ComparedSteps {
 /// something held up, by the rule of the import: longer than a fit by batches says by four times
 /// what nine tenths of the steps stay below, and by a tenth of a step. Where three fifths of each
 /// side's steps have the same batches on all ranks as steps of the other side, these alone are
-/// compared, group by group; else steps in the range of sizes that both sides have.
+/// compared, group by group; else steps in the range of sizes that both sides have, where
+/// that is a quarter of each side's at least.
 ///
 /// Raises InputError: models, numbers of ranks differ; fewer than kFewestCompared steps; a run is
 /// on both sides. The records must outlive the result.

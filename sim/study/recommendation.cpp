@@ -105,10 +105,13 @@ std::string certainty(const Recommendation& recommendation) {
 std::string flat_text(const Recommendation& recommendation) {
   const std::vector<Choice>& choices = recommendation.choices;
   const Choice& slowest = *std::ranges::min_element(choices, {}, &Choice::useful_tokens_per_s);
+  constexpr double kShown = 0.0005;
+  const double most = recommendation.gain_of_fastest(slowest);
   return fmt::format(
-      "Nothing to gain here: no policy is more than {:.1f} % faster than another ({}: "
-      "{:.0f} useful tokens/s).",
-      recommendation.gain_of_fastest(slowest) * 100,
+      "Nothing to gain here: {} ({}: {:.0f} useful tokens/s).",
+      most < kShown
+          ? std::string("all policies are as fast")
+          : fmt::format("no policy is more than {:.1f} % faster than another", most * 100),
       in_sentence(choices.front().policy),
       choices.front().useful_tokens_per_s);
 }

@@ -1,11 +1,14 @@
 #include "sim/study/starter/described_scenario.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/io/json_file.h"
+#include "costmodel/model/model_presets.h"
 
 namespace stepsim {
 
@@ -18,7 +21,9 @@ std::string quoted(const std::string& text) {
 
 std::string model_lines(const DescribedTraining& training) {
   const std::string& model = training.model;
-  const bool is_file = model.find('.') != std::string::npos || model.find('/') != std::string::npos;
+  const bool is_preset = std::ranges::any_of(
+      model_presets(), [&](const ModelPreset& preset) { return preset.config.name == model; });
+  const bool is_file = !is_preset && model.find_first_of("./") != std::string::npos;
   std::string text =
       is_file ? fmt::format(
                     "config = {}  # transformers' file; stepsim models FILE shows what it makes\n",

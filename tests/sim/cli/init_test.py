@@ -41,6 +41,12 @@ def test_init_writes_a_scenario_that_the_other_commands_take():
         run("init", "--model", "llama3-8b", "--gpus", "2x8", "--profile", "h100_2x8_published", "--length", "4096",
             "--parallel", "fsdp2", "--out", other)
         placed = tomllib.loads(pathlib.Path(other).read_text(encoding="utf-8"))
+        dotted = os.path.join(folder, "dotted.toml")
+        run("init", "--model", "llama3.2-1b", "--gpus", "8", "--profile", "h100_8x_published", "--length", "64", "--out",
+            dotted)
+        assert tomllib.loads(pathlib.Path(dotted).read_text(encoding="utf-8"))["model"]["preset"] == "llama3.2-1b"
+        text = run("compare", dotted).stdout
+        assert "\nNothing to gain here: all policies are as fast (fixed: " in text, text
         assert placed["cluster"]["placement"] == "2x8" and placed["parallel"] == {"kind": "fsdp2"}, placed
 
 

@@ -17,7 +17,8 @@ function drawAdvice(page) {
     {name: "verdict", text: true, value: (row) => row.verdict},
     {name: "gain", value: (row) => (now(row) ? "" : signedPercent(row.gain))},
     {name: "90 % interval of it",
-      value: (row) => (now(row) ? "" : row.gain_interval90.map(signedPercent).join(" to "))},
+      value: (row) => (now(row) ? "" : `${signedPercent(row.gain_interval90[0]).replace(" %", "")} to ` +
+        signedPercent(row.gain_interval90[1]))},
     {name: "step", value: (row) => ms(row.step_ms)},
     {name: "useful tokens/s", value: (row) => count(row.useful_tokens_per_s)},
     {name: "90 % interval", value: (row) => interval(row.interval90_ms)},

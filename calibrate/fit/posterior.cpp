@@ -3,40 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
-#include <stdexcept>
 
 #include <Eigen/Dense>
 
-#include "costmodel/base/mapped.h"
-
 namespace stepsim {
 namespace {
-
-constexpr double kDifference = 1e-4;
-
-Eigen::VectorXd at_coefficients(const Residuals& residuals, const Eigen::VectorXd& x) {
-  const std::vector<double> values =
-      residuals(std::span(x.data(), static_cast<std::size_t>(x.size())));
-  return Eigen::Map<const Eigen::VectorXd>(values.data(), static_cast<Eigen::Index>(values.size()));
-}
-
-/// [residual, coefficient]
-Eigen::MatrixXd derivatives(const Residuals& residuals, const Eigen::VectorXd& x) {
-  Eigen::MatrixXd result;
-  for (Eigen::Index i = 0; i < x.size(); ++i) {
-    Eigen::VectorXd above = x;
-    Eigen::VectorXd below = x;
-    above(i) += kDifference;
-    below(i) -= kDifference;
-    const Eigen::VectorXd column =
-        (at_coefficients(residuals, above) - at_coefficients(residuals, below)) / (2 * kDifference);
-    if (result.size() == 0) {
-      result.resize(column.size(), x.size());
-    }
-    result.col(i) = column;
-  }
-  return result;
-}
 
 Eigen::MatrixXd matrix_of(const std::vector<std::vector<double>>& rows) {
   const auto size = static_cast<Eigen::Index>(rows.size());
@@ -64,45 +35,46 @@ Eigen::VectorXd vector_of(std::span<const double> numbers) {
                                            static_cast<Eigen::Index>(numbers.size()));
 }
 
+std::span<const double> numbers_of(const Eigen::VectorXd& vector) {
+  return {vector.data(), static_cast<std::size_t>(vector.size())};
+}
+
 }  // namespace
 
-Posterior fit_posterior(const Residuals& residuals, std::vector<double> start) {
+Posterior fit_posterior(const LeastSquares& problem, std::vector<double> start) {
   constexpr int kMostRounds = 60;
   constexpr double kEnough = 1e-10;  // Relative gain below which the fit is done.
   Eigen::VectorXd x = vector_of(start);
-  Eigen::VectorXd r = at_coefficients(residuals, x);
-  if (r.size() < x.size()) {
-    throw std::logic_error("fewer residuals than coefficients");
-  }
+  NormalEquations here = problem.normal_equations(start);
   double damping = 1e-3;
   for (int round = 0; round < kMostRounds; ++round) {
-    const Eigen::MatrixXd j = derivatives(residuals, x);
-    const Eigen::MatrixXd normal = j.transpose() * j;
-    const Eigen::VectorXd gradient = j.transpose() * r;
+    const Eigen::MatrixXd normal = matrix_of(here.normal);
+    const Eigen::VectorXd gradient = vector_of(here.gradient);
     bool better = false;
     double gain = 0;
     for (int attempt = 0; attempt < 12 && !better; ++attempt) {
       Eigen::MatrixXd damped = normal;
       damped.diagonal() *= 1 + damping;
       const Eigen::VectorXd moved = x - damped.ldlt().solve(gradient);
-      const Eigen::VectorXd there = at_coefficients(residuals, moved);
-      better = there.allFinite() && there.squaredNorm() < r.squaredNorm();
+      const double there = problem.squares(numbers_of(moved));
+      better = std::isfinite(there) && there < here.squares;
       if (better) {
-        gain = (r.squaredNorm() - there.squaredNorm()) / std::max(r.squaredNorm(), 1e-300);
+        gain = (here.squares - there) / std::max(here.squares, 1e-300);
         x = moved;
-        r = there;
         damping = std::max(damping / 5, 1e-9);
       } else {
         damping *= 5;
       }
     }
+    if (better) {
+      here = problem.normal_equations(numbers_of(x));
+    }
     if (!better || gain < kEnough) {
       break;
     }
   }
-  const Eigen::MatrixXd j = derivatives(residuals, x);
   const Eigen::MatrixXd identity = Eigen::MatrixXd::Identity(x.size(), x.size());
-  const Eigen::MatrixXd covariance = Eigen::MatrixXd(j.transpose() * j).ldlt().solve(identity);
+  const Eigen::MatrixXd covariance = matrix_of(here.normal).ldlt().solve(identity);
   return {{x.data(), x.data() + x.size()}, rows_of(covariance)};
 }
 

@@ -14,14 +14,27 @@ struct Posterior {
   std::vector<std::vector<double>> covariance;  ///< [coefficient][coefficient]
 };
 
-/// Residuals in standard deviations, those of the priors included, at these coefficients.
-using Residuals = std::function<std::vector<double>(std::span<const double>)>;
+/// A sum of squared residuals near some coefficients, as Gauss and Newton have it. Residuals are in
+/// standard deviations, those of the priors included.
+struct NormalEquations {
+  double squares = 0;                       ///< Their sum.
+  std::vector<std::vector<double>> normal;  ///< [coefficient][coefficient] J'J.
+  std::vector<double> gradient;             ///< [coefficient] J' times the residuals.
+};
+
+/// A sum of squares to be minimised. The derivatives J are central differences over
+/// kDerivativeStep to either side.
+struct LeastSquares {
+  std::function<double(std::span<const double>)> squares;
+  std::function<NormalEquations(std::span<const double>)> normal_equations;
+};
+
+inline constexpr double kDerivativeStep = 1e-4;
 
 /// Minimises the sum of squared residuals by Levenberg's and Marquardt's method (Marquardt, SIAM J.
-/// Appl. Math. 11 (1963) 431), with derivatives by central differences. The covariance is the
-/// inverse of J'J, J being the derivatives at the best fit. Priors on all coefficients keep it
-/// finite. Raises std::logic_error: fewer residuals than coefficients.
-[[nodiscard]] Posterior fit_posterior(const Residuals& residuals, std::vector<double> start);
+/// Appl. Math. 11 (1963) 431). The covariance is the inverse of J'J, J being the derivatives at the
+/// best fit. Priors on all coefficients keep it finite.
+[[nodiscard]] Posterior fit_posterior(const LeastSquares& problem, std::vector<double> start);
 
 /// Returns coefficients drawn from the posterior, in pairs that lie opposite each other around the
 /// mode, so that the mean of all draws is the mode: [draw][coefficient]. `count` is even.

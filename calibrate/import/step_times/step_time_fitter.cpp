@@ -255,12 +255,13 @@ StepTimeFit StepTimeFitter::fit(double compute_noise,
   constexpr int kRounds = 4;  // The noise of a row depends on how much of it is communication.
   for (int round = 0; round < kRounds; ++round) {
     weigh(fit, start, rows);
+    const StepTimeResiduals all = residuals(fit, rows);
     fit.posterior = fit_posterior(
-        [&](std::span<const double> vector) { return residuals(fit, vector, rows); }, start);
+        {[&](std::span<const double> vector) { return all.squares(vector); },
+         [&](std::span<const double> vector) { return all.normal_equations(vector); }},
+        start);
     start = fit.posterior.mode;
-  }
-  for (const double residual : residuals(fit, fit.posterior.mode, rows)) {
-    fit.cost += residual * residual;
+    fit.cost = all.squares(start);
   }
   for (const FittedRow& fitted : rows) {
     const double noise = 1 / fitted.step_scale;
@@ -272,16 +273,15 @@ StepTimeFit StepTimeFitter::fit(double compute_noise,
   return fit;
 }
 
-std::vector<StepTimeFitter::FittedRow> StepTimeFitter::fitted_rows(
-    const std::string& left_out) const {
-  const auto names = mapped(job_->points, [](const StepTimePoint& point) {
-    return point.placement.ranks() > 1 ? kind_of(point.placement) : std::string();
+std::vector<FittedRow> StepTimeFitter::fitted_rows(const std::string& left_out) const {
+  const auto counts = mapped(job_->points, [&](const StepTimePoint& point) {
+    return point.placement.ranks() > 1 && kind_of(point.placement) != left_out;
   });
   std::vector<FittedRow> rows;
   for (std::size_t i = 0; i < table_->rows.size(); ++i) {
     const StepTimeRow& row = table_->rows[i];
     const std::size_t point = job_->point_of_row[i];
-    if (!has_several_ranks(row) || names[point] == left_out) {
+    if (!counts[point]) {
       continue;
     }
     FittedRow fitted{&row, point};
@@ -300,9 +300,13 @@ void StepTimeFitter::weigh(const StepTimeFit& fit,
   const std::vector<double> shares = communication_shares(fit, vector);
   const auto names =
       mapped(job_->points, [](const StepTimePoint& point) { return text_of(point.placement); });
-  std::map<std::string, int> of_run;
+  std::vector<int> of_point(names.size());
   for (const FittedRow& fitted : rows) {
-    ++of_run[names[fitted.point]];
+    ++of_point[fitted.point];
+  }
+  std::map<std::string, int> of_run;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    of_run[names[i]] += of_point[i];
   }
   const auto rows_of_run =
       mapped(names, [&](const std::string& name) { return static_cast<double>(of_run[name]); });
@@ -319,37 +323,18 @@ void StepTimeFitter::weigh(const StepTimeFit& fit,
   }
 }
 
-std::vector<double> StepTimeFitter::residuals(const StepTimeFit& fit,
-                                              std::span<const double> vector,
-                                              const std::vector<FittedRow>& rows) const {
-  // Beyond so many deviations a row counts with the square root of its excess.
-  const auto robust = [](double residual) {
-    constexpr double kOutlier = 2.5;
-    const double size = std::abs(residual);
-    return size <= kOutlier ? residual
-                            : std::copysign(std::sqrt(kOutlier * (2 * size - kOutlier)), residual);
-  };
-  struct Logarithms {
-    double step;
-    double compute;
-  };
-  const auto points = mapped(step_times(fit, vector), [](const StepTimeParts& parts) {
-    return Logarithms{std::log(parts.step), std::log(std::max(parts.step - parts.sync, 1e-9))};
-  });
-  std::vector<double> result(2 * rows.size() + priors_.size());
-  std::size_t size = 0;
-  for (const FittedRow& fitted : rows) {
-    const Logarithms& point = points[fitted.point];
-    result[size++] = robust((point.step - fitted.log_step) * fitted.step_scale);
-    if (fitted.has_compute) {
-      result[size++] = robust((point.compute - fitted.log_compute) * fitted.compute_scale);
-    }
-  }
+StepTimeResiduals StepTimeFitter::residuals(const StepTimeFit& fit,
+                                            const std::vector<FittedRow>& rows) const {
+  std::vector<StepTimePrior> priors;
   for (std::size_t i = 0; i < priors_.size(); ++i) {
-    result[size++] = prior(i).residual(vector[i]);
+    priors.push_back(prior(i));
   }
-  result.resize(size);
-  return result;
+  return {rows, std::move(priors), [&fit](std::span<const double> vector) {
+            return mapped(step_times(fit, vector), [](const StepTimeParts& parts) {
+              return PointLogarithms{std::log(parts.step),
+                                     std::log(std::max(parts.step - parts.sync, 1e-9))};
+            });
+          }};
 }
 
 StepTimePrior StepTimeFitter::prior(std::size_t coefficient) const {

@@ -6,6 +6,7 @@
 
 #include "calibrate/import/step_times/step_time_fit.h"
 #include "calibrate/import/step_times/step_time_prior.h"
+#include "calibrate/import/step_times/step_time_residuals.h"
 
 namespace stepsim {
 
@@ -54,27 +55,14 @@ class StepTimeFitter {
                                 const std::string& left_out = {}) const;
 
  private:
-  /// A row with several ranks, and how many standard deviations a unit of its residuals is.
-  struct FittedRow {
-    const StepTimeRow* row = nullptr;
-    std::size_t point = 0;     ///< In StepTimeJob::points.
-    double log_step = 0;       ///< Without waiting for data.
-    double log_compute = 0;    ///< And without exposed communication;
-    bool has_compute = false;  ///< where the table has that.
-    double step_scale = 1;
-    double independent = 1;    ///< How much of a run of its own it counts as.
-    double compute_scale = 1;  ///< Of the step without its exposed communication.
-  };
-
   [[nodiscard]] std::vector<FittedRow> fitted_rows(const std::string& left_out) const;
 
   void weigh(const StepTimeFit& fit,
              std::span<const double> vector,
              std::vector<FittedRow>& rows) const;
 
-  [[nodiscard]] std::vector<double> residuals(const StepTimeFit& fit,
-                                              std::span<const double> vector,
-                                              const std::vector<FittedRow>& rows) const;
+  [[nodiscard]] StepTimeResiduals residuals(const StepTimeFit& fit,
+                                            const std::vector<FittedRow>& rows) const;
 
   [[nodiscard]] StepTimePrior prior(std::size_t coefficient) const;
 

@@ -2,13 +2,37 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <utility>
 #include <vector>
+
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
 
 constexpr double kNoiseSpread = 0.7;
+
+/// Numbers of which each counts up to a cap.
+struct CappedSum {
+  std::vector<double> ascending;
+  std::vector<double> before;  ///< [i] The sum of the first i.
+
+  [[nodiscard]] double upto(double cap) const {
+    const auto below = std::ranges::upper_bound(ascending, cap) - ascending.begin();
+    return before[static_cast<std::size_t>(below)] +
+           cap * static_cast<double>(static_cast<std::ptrdiff_t>(ascending.size()) - below);
+  }
+};
+
+CappedSum capped_sum(const std::vector<double>& numbers) {
+  CappedSum result{numbers, {0}};
+  std::ranges::sort(result.ascending);
+  for (const double number : result.ascending) {
+    result.before.push_back(result.before.back() + number);
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -29,6 +53,7 @@ StepTimeFit fit_with_noise(const StepTimeTable& table,
         squares[point].push_back(residual * residual);
       }
     }
+    const std::vector<CappedSum> sums = mapped(squares, capped_sum);
     double best = -1e300;
     double compute = prior.compute;
     double run = prior.run;
@@ -47,11 +72,9 @@ StepTimeFit fit_with_noise(const StepTimeTable& table,
           const double share = shares[point];
           const double variance =
               (1 - kCommonToRun) * (of_compute * of_compute + of_run * of_run * share * share);
-          double sum = static_cast<double>(squares[point].size()) * std::log(variance);
-          for (const double square : squares[point]) {
-            sum += std::min(square / variance, kOutlier);
-          }
-          likelihood -= kIndependent * sum;
+          likelihood -=
+              kIndependent * (static_cast<double>(squares[point].size()) * std::log(variance) +
+                              sums[point].upto(kOutlier * variance) / variance);
         }
         if (likelihood > best) {
           best = likelihood;

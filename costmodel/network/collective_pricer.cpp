@@ -190,9 +190,9 @@ CollectivePrice CollectivePricer::by_links(CollectiveKind kind,
                                            int nodes) const {
   CollectivePrice price;
   const auto size = static_cast<double>(bytes.value());
-  price.cost.seconds = fitted_ring_time(links_->fitted, kind, size, ranks, nodes);
+  price.cost.seconds = fitted_collective_time(links_->fitted, kind, size, ranks, nodes);
   mark_unseen(price.cost, mean_absolute_of_sd(links_->run_error));
-  price.draws = fitted_ring_ratios(*links_, kind, size, ranks, nodes);
+  price.draws = fitted_collective_ratios(*links_, kind, size, ranks, nodes);
   price.source = ranks > links_->ranks || nodes > links_->nodes
                      ? CollectiveSource::BeyondFittedLinks
                      : CollectiveSource::FittedLinks;

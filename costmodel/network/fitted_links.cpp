@@ -1,7 +1,9 @@
 #include "costmodel/network/fitted_links.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 
 #include "costmodel/base/mapped.h"
 
@@ -21,23 +23,45 @@ double ring_rate(const LinkSpeeds& speeds, int ranks, int nodes) {
                   speeds.per_doubling_of_ranks * crowding);
 }
 
+/// What part of a ring's rate a tree has for this size.
+double rate_of_tree(double bytes) {
+  // NCCL's corrections, from 64 bytes on for each doubling; beyond them a tree is not corrected.
+  constexpr std::array<double, 23> kOfSize = {0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8,
+                                              0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6,
+                                              0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9};
+  constexpr double kOfRing = 0.92;
+  constexpr double kFirst = 64;
+  const double doublings = std::floor(std::log2(std::max(bytes / kFirst, 1.0)));
+  const auto place = static_cast<std::size_t>(doublings);
+  return kOfRing * (place < kOfSize.size() ? kOfSize[place] : 1);
+}
+
+/// What an all-reduce through a tree over the nodes sends, its steps counted as bytes.
+double tree_bytes(double half, double bytes, int ranks, int nodes) {
+  const double chain = static_cast<double>(ranks) / nodes - 1;
+  const double steps = 2 * (chain + std::ceil(std::log2(static_cast<double>(nodes))));
+  return steps * half + 2 * bytes / rate_of_tree(bytes);
+}
+
 }  // namespace
 
-double fitted_ring_time(
+double fitted_collective_time(
     const LinkSpeeds& speeds, CollectiveKind kind, double bytes, int ranks, int nodes) {
   if (ranks == 1) {
     return 0;
   }
   const double half = nodes == 1 ? speeds.intra_half_bytes : speeds.inter_half_bytes;
-  return (ring_steps(kind, ranks) * half + ring_bytes_per_rank(kind, bytes, ranks)) /
+  const double ring = ring_steps(kind, ranks) * half + ring_bytes_per_rank(kind, bytes, ranks);
+  const bool by_tree = kind == CollectiveKind::AllReduce && nodes > 1;
+  return (by_tree ? std::min(ring, tree_bytes(half, bytes, ranks, nodes)) : ring) /
          ring_rate(speeds, ranks, nodes);
 }
 
-std::vector<double> fitted_ring_ratios(
+std::vector<double> fitted_collective_ratios(
     const FittedLinks& links, CollectiveKind kind, double bytes, int ranks, int nodes) {
-  const double fitted = fitted_ring_time(links.fitted, kind, bytes, ranks, nodes);
+  const double fitted = fitted_collective_time(links.fitted, kind, bytes, ranks, nodes);
   return mapped(links.draws, [&](const LinkSpeeds& draw) {
-    return fitted > 0 ? fitted_ring_time(draw, kind, bytes, ranks, nodes) / fitted : 1;
+    return fitted > 0 ? fitted_collective_time(draw, kind, bytes, ranks, nodes) / fitted : 1;
   });
 }
 

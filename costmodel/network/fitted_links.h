@@ -28,9 +28,13 @@ struct LinkSpeeds {
   bool operator==(const LinkSpeeds&) const = default;
 };
 
-/// Returns the seconds of a collective on a ring over `ranks` ranks on `nodes` nodes; 0 for one
-/// rank.
-[[nodiscard]] double fitted_ring_time(
+/// Returns the seconds of a collective over `ranks` ranks on `nodes` nodes; 0 for one rank. It goes
+/// around the ring, or, an all-reduce between nodes, through NCCL's tree where that is faster: a
+/// chain inside each node and a binary tree over the nodes, up and down again, whose
+/// 2 (ranks / nodes - 1 + log2(nodes)) steps cost as much as the ring's, and which moves 2 `bytes`
+/// at 0.92 of its rate and less for middle sizes. Source: NCCL's tuning model, src/graph/tuning.cc,
+/// protocol Simple. Thousands of ranks make the difference: a ring's steps grow with them.
+[[nodiscard]] double fitted_collective_time(
     const LinkSpeeds& speeds, CollectiveKind kind, double bytes, int ranks, int nodes);
 
 /// Link speeds with what else the measured step times allow.
@@ -48,7 +52,7 @@ struct FittedLinks {
 
 /// Returns, by draw, the time of a collective under that draw's speeds over its time under the
 /// fitted ones.
-[[nodiscard]] std::vector<double> fitted_ring_ratios(
+[[nodiscard]] std::vector<double> fitted_collective_ratios(
     const FittedLinks& links, CollectiveKind kind, double bytes, int ranks, int nodes);
 
 }  // namespace stepsim

@@ -1,5 +1,3 @@
-#include "calibrate/import/step_times/step_time_job.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -7,6 +5,7 @@
 #include <utility>
 
 #include "calibrate/import/recorded/recorded_buckets.h"
+#include "calibrate/import/step_times/step_time_job.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/compute/pass_cost.h"
@@ -183,11 +182,11 @@ StepTimeParts step_time(const StepTimeJob& job,
         std::min(wanted - done, std::max(busy_until - now, 0.0) / (1 + coefficients.interference));
     now += slowed * (1 + coefficients.interference) + (wanted - done - slowed);
     done = wanted;
-    const double seconds = fitted_ring_time(coefficients.links,
-                                            CollectiveKind::AllReduce,
-                                            job.bucket_bytes[bucket],
-                                            ranks,
-                                            placement.nodes());
+    const double seconds = fitted_collective_time(coefficients.links,
+                                                  CollectiveKind::AllReduce,
+                                                  job.bucket_bytes[bucket],
+                                                  ranks,
+                                                  placement.nodes());
     busy_until = std::max(now, busy_until) + seconds;
   }
   const double end = std::max(now, busy_until);

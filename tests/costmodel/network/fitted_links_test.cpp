@@ -25,7 +25,8 @@ FittedLinks some_links() {
 }
 
 double ring(double bytes, int ranks, int nodes) {
-  return fitted_ring_time(some_links().fitted, CollectiveKind::AllReduce, bytes, ranks, nodes);
+  return fitted_collective_time(
+      some_links().fitted, CollectiveKind::AllReduce, bytes, ranks, nodes);
 }
 
 TEST_CASE("a ring over fitted links: inside a node, between two, three and more") {
@@ -35,6 +36,18 @@ TEST_CASE("a ring over fitted links: inside a node, between two, three and more"
   CHECK(ring(1e8, 3, 3) == Approx((4 * 2e5 + 4.0 / 3 * 1e8) / 1e9));
   CHECK(ring(1e8, 6, 6) == Approx((10 * 2e5 + 5.0 / 3 * 1e8) / (1e9 * std::exp(-0.1))));
   CHECK(ring(1e8, 4, 2) == Approx((6 * 2e5 + 1.5e8) / (0.5e9 * std::exp(-0.2))));
+}
+
+TEST_CASE("an all-reduce of many ranks goes through a tree over the nodes") {
+  // 1 MiB is 2^14 times 64 bytes: half of 0.92 of the rate. 256 nodes of eight ranks.
+  const double bytes = 1 << 20;
+  const double rate = 1e9 * std::exp(-0.1 * std::log2(256.0 / 3) - 0.2 * 3);
+  CHECK(ring(bytes, 2048, 256) == Approx((2 * (7 + 8) * 2e5 + 2 * bytes / (0.92 * 0.5)) / rate));
+  // A ring of few ranks is faster, as are all other collectives.
+  CHECK(ring(1e8, 16, 4) < 2e8 / 0.92 / (1e9 * std::exp(-0.1 * std::log2(4.0 / 3) - 0.2 * 2)));
+  const double gather =
+      fitted_collective_time(some_links().fitted, CollectiveKind::AllGather, bytes, 2048, 256);
+  CHECK(gather == Approx((2047 * 2e5 + 2047.0 / 2048 * bytes) / rate));
 }
 
 TEST_CASE("fitted links price what no table has, with the other fits as draws") {

@@ -74,6 +74,30 @@ class StepTimeForms {
   /// The fit that the rows favour of two: steps inside a node are longer for the links, or for
   /// compute that grows with the ranks of a node. Where they hardly favour one, both stand.
   [[nodiscard]] FittedForm fit(StepTimeForm form) const {
+    FittedForm best = grown(form);
+    StepTimeFitter fitter = best.fitter;
+    if (!fitter.start_from_host()) {
+      return best;
+    }
+    StepTimeFit other = settled(fitter);
+    if (other.cost < best.fit.cost) {
+      std::swap(other, best.fit);
+      std::swap(other.alternatives, best.fit.alternatives);
+      best.fitter = fitter;
+    }
+    constexpr double kClear = 4;    // Seven times as likely.
+    constexpr double kApart = 0.1;  // Times of the host that make a difference.
+    const double apart = std::abs(other.posterior.mode[kHost] - best.fit.posterior.mode[kHost]);
+    if (apart > kApart && other.cost < best.fit.cost + kClear) {
+      best.fit.alternatives.push_back(
+          {StepTimeDoubt::HostTime, std::move(other.posterior), std::move(other.bounds)});
+    }
+    return best;
+  }
+
+ private:
+  /// By whether compute grows with the ranks of a node.
+  [[nodiscard]] FittedForm grown(StepTimeForm form) const {
     FittedForm best = with_growth(form, 0);
     constexpr double kApart = 0.03;  // Growths of compute that make a difference.
     if (growth_ < kApart) {
@@ -93,14 +117,25 @@ class StepTimeForms {
     return best;
   }
 
- private:
   [[nodiscard]] FittedForm with_growth(StepTimeForm form, double growth) const {
     StepTimeFitter fitter(table_, job_, form, growth);
     if (known_) {
       fitter.know(*known_);
     }
-    StepTimeFit fit = fit_with_noise(table_, fitter, noise_);
+    StepTimeFit fit = settled(fitter);
     return {std::move(fitter), std::move(fit)};
+  }
+
+  /// The fit with its noise, and with what is seen inside a node where nothing else is known.
+  StepTimeFit settled(StepTimeFitter& fitter) const {
+    StepTimeFit fit = fit_with_noise(table_, fitter, noise_);
+    if (!known_ && fit.nodes == 1) {
+      // Adapters are chosen for the machine: what is seen inside a node is the best guess there is.
+      constexpr double kFastestBetween = 100e9;
+      fitter.expect_between(std::min(std::exp(fit.posterior.mode[kIntra]), kFastestBetween));
+      fit = fitter.fit(fit.compute_noise, fit.run_noise);
+    }
+    return fit;
   }
 
   const StepTimeTable& table_;
@@ -118,6 +153,22 @@ bool two_nodes_are_assumed(const StepTimeTable& table) {
         table.rows, [&](const StepTimeRow& row) { return holds(row.placement.nodes()); });
   };
   return some([](int nodes) { return nodes == 2; }) != some([](int nodes) { return nodes > 2; });
+}
+
+/// Steps on several nodes are longer than on one for their links, or since a job's ranks wait for
+/// one another more often: where the rows hardly tell, both stand.
+void add_growth(FittedForm& chosen) {
+  StepTimeFitter fitter = chosen.fitter;
+  const double surprise = fitter.expect_growth();
+  StepTimeFit other = fitter.fit(chosen.fit.compute_noise, chosen.fit.run_noise);
+  constexpr double kClear = 4;    // Seven times as likely.
+  constexpr double kApart = 0.3;  // Speeds that make a difference.
+  const double apart = other.posterior.mode[kInter] - chosen.fit.posterior.mode[kInter];
+  const double before = chosen.fitter.fit(chosen.fit.compute_noise, chosen.fit.run_noise).cost;
+  if (apart > kApart && other.cost + surprise < before + kClear) {
+    chosen.fit.alternatives.push_back(
+        {StepTimeDoubt::JobGrowth, std::move(other.posterior), std::move(other.bounds)});
+  }
 }
 
 void check_table(const StepTimeTable& table, bool links_are_known) {
@@ -164,6 +215,15 @@ void check_speeds(const StepTimeTable& table, const StepTimeFit& fit) {
   }
 }
 
+/// The compute of a batch that was not timed; `place` is that of its factor, from kUntimed on.
+double untimed_seconds(const ComputePoint& point,
+                       std::span<const double> vector,
+                       std::size_t place) {
+  const double device = point.seconds * std::exp(vector[kSample]);
+  const double host = point.host_s * std::exp(vector[kHost]);
+  return untimed_compute(device, host) * std::exp(vector[kUntimed + place]);
+}
+
 }  // namespace
 
 StepTimeCoefficients coefficients_of(const StepTimeFit& /*fit*/, std::span<const double> vector) {
@@ -192,7 +252,13 @@ double compute_of(const StepTimeFit& fit, std::span<const double> vector, std::s
   const auto before = std::count_if(fit.job.compute.begin(),
                                     fit.job.compute.begin() + static_cast<std::ptrdiff_t>(compute),
                                     [](const ComputePoint& other) { return !other.timed; });
-  return point.seconds * std::exp(vector[kShared + static_cast<std::size_t>(before)]);
+  return untimed_seconds(point, vector, static_cast<std::size_t>(before));
+}
+
+std::vector<double> compute_below(const StepTimeFit& fit, std::span<const double> vector) {
+  return mapped(fit.job.below, [&](const ComputePoint& point) {
+    return untimed_seconds(point, vector, 0);  // As far off as the smallest batch.
+  });
 }
 
 StepTimePrediction predict_step_time(const StepTimeFit& fit,
@@ -266,6 +332,9 @@ StepTimeFit fit_step_times(const StepTimeTable& table,
       chosen.fit.alternatives.push_back(
           {StepTimeDoubt::TwoNodes, std::move(other.posterior), std::move(other.bounds)});
     }
+  }
+  if (!known && chosen.fit.nodes > 1) {
+    add_growth(chosen);
   }
   if (known) {
     chosen.fit.ranks = std::max(chosen.fit.ranks, known->ranks);

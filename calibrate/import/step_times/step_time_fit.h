@@ -21,7 +21,9 @@ enum class StepTimeForm {
 enum class StepTimeDoubt {
   Overlap,     ///< Whether the backward hides communication at all.
   NodeGrowth,  ///< Whether compute grows with the ranks of a node, or its links are slow.
-  TwoNodes     ///< Whether a ring over two nodes is slower than one over more.
+  TwoNodes,    ///< Whether a ring over two nodes is slower than one over more.
+  HostTime,    ///< Whether steps of small batches are flat for the host, or the links are slow.
+  JobGrowth    ///< Whether steps grow with the job's ranks, or the links between nodes are slow.
 };
 
 /// A coefficient that is no smaller, or the rows would have been longer.
@@ -91,6 +93,10 @@ struct StepTimeFit {
 [[nodiscard]] double compute_of(const StepTimeFit& fit,
                                 std::span<const double> vector,
                                 std::size_t compute);
+
+/// [StepTimeJob::below] What they take by these coefficients.
+[[nodiscard]] std::vector<double> compute_below(const StepTimeFit& fit,
+                                                std::span<const double> vector);
 
 /// The part of a run's variance that all its rows have in common; they differ by the rest.
 inline constexpr double kCommonToRun = 0.5;

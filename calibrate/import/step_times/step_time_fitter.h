@@ -46,6 +46,17 @@ class StepTimeFitter {
   /// Takes the links of another job for known.
   void know(const FittedLinks& links);
 
+  /// Starts where the host takes as long as the shortest step and links are fast: flat steps have
+  /// another mode there than the one with slow links. Returns whether there are such steps.
+  bool start_from_host();
+
+  /// Takes the links between nodes, of which no row tells anything, for about this fast.
+  void expect_between(double bytes_per_s);
+
+  /// Lets steps grow with the job's ranks, and takes the links between nodes for fast enough to be
+  /// hidden. Returns what that costs beside what is expected otherwise, as StepTimeFit::cost.
+  double expect_growth();
+
   /// Takes two nodes for as fast as more.
   void expect_one_speed();
 
@@ -64,12 +75,17 @@ class StepTimeFitter {
   [[nodiscard]] StepTimeResiduals residuals(const StepTimeFit& fit,
                                             const std::vector<FittedRow>& rows) const;
 
+  /// What is believed of compute that no rank was timed with alone.
+  void add_untimed_priors();
+
   [[nodiscard]] StepTimePrior prior(std::size_t coefficient) const;
 
   const StepTimeTable* table_;
   const StepTimeJob* job_;
   StepTimeForm form_;
   double growth_;
+  double host_start_ = 0;  ///< The logarithm of the host's factor where the search starts.
+  double between_ = 0;  ///< Bytes a second between nodes, if rows just hid them; 0: no such rows.
   std::vector<StepTimeBound> bounds_;
   std::vector<StepTimePrior> priors_;
   bool links_are_known_ = false;  ///< Another job's are their priors.

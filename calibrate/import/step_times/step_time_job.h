@@ -18,7 +18,15 @@ struct ComputePoint {
   std::int64_t length = 1;
   double seconds = 0;  ///< Forward, backward and optimizer of a rank that trains alone.
   bool timed = false;  ///< Whether a rank was timed alone; else `seconds` is a first guess.
+  /// What the host takes at least, which is guessed, too; 0 where batches that were timed say how
+  /// long it takes.
+  double host_s = 0;
 };
+
+/// Returns what a batch that was not timed takes, if the device takes `device` seconds for it and
+/// the host `host`: the longer of both, and somewhat more where they are alike, since neither is
+/// ahead of the other all the time.
+[[nodiscard]] double untimed_compute(double device, double host);
 
 /// Rows that differ in nothing but their times: what is predicted of one is predicted of all.
 struct StepTimePoint {
@@ -34,17 +42,22 @@ struct StepTimeJob {
   std::vector<double> bucket_bytes;   ///< In launch order.
   std::vector<double> ready;          ///< [bucket] The part of the backward after which it is sent.
   std::vector<ComputePoint> compute;  ///< Ascending by batch, then length.
+  /// Batches of 1, 2, 4, … samples, where the smallest of `compute` was not timed: below it the
+  /// host may take longer than the device. Ascending.
+  std::vector<ComputePoint> below;
   std::vector<StepTimePoint> points;
   std::vector<std::size_t> point_of_row;  ///< [row of the table]
   double shortest_s = 0;                  ///< The smallest compute.
+  double sample_deviation = 0;            ///< How sure the compute is where no rank was alone.
   double rest_s = 0;  ///< What a rank alone shows as exposed: the rest of the last hook.
   double data_s = 0;  ///< Waiting for a batch.
 };
 
 /// Returns the job of a table of step times. Buckets are filled by DDP's rule to these caps.
-/// Batches that no rank was timed with alone get their compute from their neighbours, in
-/// proportion, or where none was, two thirds of the shortest step. Raises InputError: the model has
-/// no parameters.
+/// Batches that no rank was timed with alone get their compute from the line through the two
+/// nearest that were, in proportion to one, or where none was, a part of what a token takes in the
+/// row in which it takes least; and below all that were timed the host's time
+/// (HostFloor::kOfTensor). Raises InputError: the model has no parameters.
 [[nodiscard]] StepTimeJob step_time_job(const StepTimeTable& table,
                                         const TransformerConfig& model,
                                         std::int64_t first_bucket_bytes,

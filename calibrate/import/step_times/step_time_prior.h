@@ -20,8 +20,10 @@ struct StepTimePrior {
   bool heavy_tails = false;
 };
 
-/// The coefficients' places in a fit's vector. Behind kShared come factors on compute that was not
-/// timed alone. Those of bandwidths, latencies, two nodes and several ranks are logarithms.
+/// The coefficients' places in a fit's vector. Where a batch was not timed alone, two on the
+/// compute of all such batches come behind kShared, kHost and kSample, and then a factor for each
+/// of them from kUntimed on. Those of bandwidths, latencies, two nodes, several ranks and compute
+/// are logarithms.
 // Places in a vector are constants, and not the values of a type.
 // NOLINTBEGIN(readability-identifier-naming)
 enum StepTimePlace : std::size_t {
@@ -38,7 +40,10 @@ enum StepTimePlace : std::size_t {
   kNodes,
   kCrowding,
   kInterference,
-  kShared
+  kShared,
+  kHost = kShared,
+  kSample,
+  kUntimed
 };
 // NOLINTEND(readability-identifier-naming)
 

@@ -17,11 +17,23 @@
 namespace stepsim {
 namespace {
 
-/// Compute by batch, by a fit's coefficients.
-using ComputeTimes = std::vector<double>;  ///< [point]
+bool has_one_length(const StepTimeJob& job) {
+  return std::ranges::all_of(job.compute, [&](const ComputePoint& point) {
+    return point.length == job.compute.front().length;
+  });
+}
 
-ComputeTimes compute_times(const StepTimeFit& fit, std::span<const double> vector) {
-  ComputeTimes times;
+/// The batches whose compute a pass has: those of the table, and with one length those below them.
+std::vector<ComputePoint> points_of(const StepTimeJob& job) {
+  std::vector<ComputePoint> points = has_one_length(job) ? job.below : std::vector<ComputePoint>();
+  points.insert(points.end(), job.compute.begin(), job.compute.end());
+  return points;
+}
+
+/// [points_of] Compute by a fit's coefficients.
+std::vector<double> compute_times(const StepTimeFit& fit, std::span<const double> vector) {
+  std::vector<double> times =
+      has_one_length(fit.job) ? compute_below(fit, vector) : std::vector<double>();
   for (std::size_t i = 0; i < fit.job.compute.size(); ++i) {
     times.push_back(compute_of(fit, vector, i));
   }
@@ -35,12 +47,6 @@ BatchShape shape_of(const ComputePoint& point) {
   shape.useful_tokens = shape.padded_tokens();
   shape.sum_squares = static_cast<double>(shape.useful_tokens) * static_cast<double>(point.length);
   return shape;
-}
-
-bool has_one_length(const StepTimeJob& job) {
-  return std::ranges::all_of(job.compute, [&](const ComputePoint& point) {
-    return point.length == job.compute.front().length;
-  });
 }
 
 /// Replaces times that fall with the batch by the mean of their neighbourhood (pool adjacent
@@ -71,20 +77,23 @@ std::vector<std::string> features_of(const StepTimeJob& job) {
     return {"1", "samples", "tokens", "tokens*length"};
   }
   std::vector<std::string> features = {"1"};
-  for (std::size_t i = 0; i < job.compute.size(); ++i) {
-    const std::int64_t from = i == 0 ? 0 : job.compute[i - 1].batch;
-    const bool last = i + 1 == job.compute.size();
+  std::int64_t from = 0;
+  const std::vector<ComputePoint> points = points_of(job);
+  for (const ComputePoint& point : points) {
+    const bool last = point.batch == points.back().batch;
     features.push_back(last ? fmt::format("samples:{}-", from)
-                            : fmt::format("samples:{}-{}", from, job.compute[i].batch));
+                            : fmt::format("samples:{}-{}", from, point.batch));
+    from = point.batch;
   }
   return features;
 }
 
-/// Coefficients of features_of() for these times of the points.
+/// Coefficients of features_of() for these times of points_of().
 std::vector<double> coefficients_for(const StepTimeJob& job, const std::vector<double>& times) {
   const std::vector<std::string> features = features_of(job);
+  const std::vector<ComputePoint> points = points_of(job);
   if (!has_one_length(job)) {
-    const auto rows = mapped(job.compute, [&](const ComputePoint& point) {
+    const auto rows = mapped(points, [&](const ComputePoint& point) {
       return mapped(features, [&](const std::string& feature) {
         return pass_feature(feature, shape_of(point), false);
       });
@@ -94,11 +103,11 @@ std::vector<double> coefficients_for(const StepTimeJob& job, const std::vector<d
   const std::vector<double> smooth = ascending(times);
   std::vector<double> slopes;
   for (std::size_t i = 1; i < smooth.size(); ++i) {
-    const auto samples = static_cast<double>(job.compute[i].batch - job.compute[i - 1].batch);
+    const auto samples = static_cast<double>(points[i].batch - points[i - 1].batch);
     slopes.push_back((smooth[i] - smooth[i - 1]) / samples);
   }
   // Below the smallest batch the first line goes on, as far as it leaves a constant.
-  const auto first = static_cast<double>(job.compute.front().batch);
+  const auto first = static_cast<double>(points.front().batch);
   const double slope =
       slopes.empty() ? smooth.front() / first : std::min(slopes.front(), smooth.front() / first);
   slopes.insert(slopes.begin(), slope);
@@ -123,7 +132,8 @@ PassCost pass_of(
   pass.features = features_of(fit.job);
   pass.coefficients = coefficients(fit.posterior.mode);
   pass.draws = mapped(draws, coefficients);
-  const auto tokens = mapped(fit.job.compute, [](const ComputePoint& point) {
+  // Below them, too, where the fit has what the host takes: nobody needs to guess it again.
+  const auto tokens = mapped(points_of(fit.job), [](const ComputePoint& point) {
     return static_cast<double>(point.batch) * static_cast<double>(point.length);
   });
   const auto lengths = mapped(

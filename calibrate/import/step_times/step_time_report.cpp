@@ -94,10 +94,20 @@ std::string rows_table(const StepTimeFit& fit, const StepTimeTable& table, const
   return text.text(screen);
 }
 
+/// What the host takes at least, in seconds, before anything is fitted; 0 where all batches were
+/// timed alone.
+double guessed_host(const StepTimeFit& fit) {
+  return std::ranges::max(mapped(fit.job.compute, &ComputePoint::host_s));
+}
+
 std::string coefficients_table(const StepTimeFit& fit, const Screen& screen) {
   Table text({"coefficient", "fitted", "90 % interval", "unit", "told by the rows"});
   const std::vector<double> told = told_of_prior(fit);
-  for (const Said& said : kSaid) {
+  std::vector<Said> all(kSaid.begin(), kSaid.end());
+  if (guessed_host(fit) > 0) {
+    all.push_back({kHost, "least time of the host", "ms", true, 1e3 * guessed_host(fit)});
+  }
+  for (const Said& said : all) {
     if (said.place == kInterference && fit.form != StepTimeForm::Interference) {
       continue;
     }
@@ -230,6 +240,13 @@ std::string step_time_report(const StepTimeFit& fit,
         "those of perfect overlap, the intervals reach to none. Time three placements of several "
         "ranks,\n"
         "or say --no-overlap where the job reduces after the backward\n";
+  }
+  if (leaves_open(fit, StepTimeDoubt::JobGrowth)) {
+    text +=
+        "note: these rows do not tell slow links between nodes from steps that grow with the "
+        "ranks. "
+        "The steps\n"
+        "are those of slow links, the intervals hold both. Time a step on more nodes\n";
   }
   if (!next.empty()) {
     const NextRun& best = next.front();

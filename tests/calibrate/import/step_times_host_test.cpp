@@ -1,0 +1,94 @@
+// Are steps that are flat for the host told from slow links?
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "calibrate/import/step_times/step_time_draws.h"
+#include "calibrate/import/step_times/step_time_fit.h"
+#include "calibrate/import/step_times/step_time_prior.h"
+#include "calibrate/import/step_times/step_time_profile.h"
+#include "costmodel/model/bucket_assignment.h"
+#include "costmodel/model/model_presets.h"
+#include "tests/approx.h"
+#include "tests/costmodel/helpers.h"
+
+using stepsim::test::Approx;
+
+namespace stepsim::test {
+namespace {
+
+StepTimeFit fit_of_rows(const std::string& rows) {
+  const StepTimeTable table =
+      read_step_times(written("host.csv", "placement,batch,step_ms\n" + rows));
+  const StepTimeJob job = step_time_job(
+      table, model_preset("bert-base"), kDefaultFirstBucketBytes, kDefaultBucketCapBytes);
+  return fit_step_times(table, job);
+}
+
+/// A rank that takes 50 ms and 1.8 ms a sample, and a host that takes 85 ms, with links that
+/// everything hides.
+double planted_ms(int batch) {
+  return 1e3 * untimed_compute(50e-3 + 1.8e-3 * batch, 85e-3);
+}
+
+std::string planted_rows() {
+  std::string rows = "1,64,165.2\n1,128,280.4\n";
+  const std::vector<std::pair<std::string, int>> several = {
+      {"2", 32}, {"4", 16}, {"8", 8}, {"4", 32}, {"8", 16}};
+  for (const auto& [placement, batch] : several) {
+    rows += fmt::format("{},{},{:.2f}\n", placement, batch, planted_ms(batch));
+  }
+  return rows;
+}
+
+std::size_t place_of(const StepTimeFit& fit, std::int64_t batch) {
+  const auto found = std::ranges::find(fit.job.compute, batch, &ComputePoint::batch);
+  return static_cast<std::size_t>(found - fit.job.compute.begin());
+}
+
+TEST_CASE("steps that are flat for the host are not taken for slow links") {
+  const StepTimeFit fit = fit_of_rows(planted_rows());
+  const std::vector<double>& mode = fit.posterior.mode;
+  CHECK(coefficients_of(fit, mode).links.intra_bytes_per_s > 20e9);
+  for (const int batch : {8, 16, 32}) {
+    CAPTURE(batch);
+    const std::size_t place = place_of(fit, batch);
+    CHECK(compute_of(fit, mode, place) == Approx(1e-3 * planted_ms(batch)).epsilon(0.12));
+    const auto& point = fit.job.compute[place];
+    CHECK(point.seconds == Approx(50e-3 + 1.8e-3 * batch).epsilon(0.01));
+  }
+  // Nobody timed two nodes: the interval holds slow links, and its middle those seen inside.
+  const StepTimePrediction two = predict_step_time(fit, place_of(fit, 8), parse_placement("2x8"));
+  CHECK(1e3 * two.parts.step == Approx(planted_ms(8)).epsilon(0.1));
+  const auto [low, high] =
+      drawn_step(fit, drawn_coefficients(fit), place_of(fit, 8), parse_placement("2x8")).interval();
+  CHECK(1e3 * low < planted_ms(8));
+  CHECK(high > 2 * two.parts.step);
+}
+
+TEST_CASE("below the smallest batch a profile has the host's time, and not a line to nothing") {
+  const Profile profile = step_time_profile(fit_of_rows(planted_rows()), nullptr);
+  BatchShape shape;
+  shape.samples = shape.useful_tokens = 1;
+  shape.max_length = 1;
+  double seconds = profile.recorded->optimizer_seconds;
+  for (const PassCost* pass : {&profile.recorded->forward, &profile.recorded->backward}) {
+    seconds += pass_seconds(*pass, pass->coefficients, shape, false);
+  }
+  CHECK(1e3 * seconds == Approx(planted_ms(1)).epsilon(0.15));
+}
+
+TEST_CASE("no rank alone: a step that halves with its batch is compute") {
+  const StepTimeFit fit = fit_of_rows("8,60,231\n2x8,30,117\n");
+  const std::vector<double>& mode = fit.posterior.mode;
+  CHECK(1e3 * compute_of(fit, mode, place_of(fit, 60)) > 0.88 * 231);
+  CHECK(coefficients_of(fit, mode).links.intra_bytes_per_s > 15e9);
+}
+
+}  // namespace
+}  // namespace stepsim::test

@@ -8,6 +8,7 @@ from row import NAIVE
 
 TEMPLATE = pathlib.Path(__file__).with_name("page.md.in")
 CAUSES = pathlib.Path(__file__).with_name("causes.csv")
+CHECKS = pathlib.Path(__file__).with_name("checks.csv")
 TITLES = {"three_terms": "three terms", "perfect_overlap": "perfect overlap", "no_overlap": "no overlap", "linear": "linear"}
 
 
@@ -35,7 +36,7 @@ def answer(counted, every):
     total = scores.score(counted)
     fresh = [row for row in counted if not row.group.startswith(("live", TUNED))]
     others = scores.score(fresh)
-    groups = {name: scores.score(rows) for name, rows in scores.by(counted, "group").items()}
+    groups = {name: scores.score(rows) for name, rows in scores.by(fresh or counted, "group").items()}
     name, worst = max(groups.items(), key=lambda item: item[1].mean)
     naive = min((mean for _, mean, _ in worst.naive.values()), default=None)
     beside = f" (the best naive model: {percent(naive)})" if naive is not None else ""
@@ -154,6 +155,13 @@ def sources_table(rows):
     return table(["team", "licence of the figures", "jobs", "rows", "what was fitted or known"], found)
 
 
+def checks_table():
+    """What was run over the whole tree, and when, kept by hand."""
+    with open(CHECKS, encoding="utf-8") as file:
+        rows = [[row[name] for name in ("what", "command", "date", "commit", "result")] for row in csv.DictReader(file)]
+    return table(["check", "command", "date", "commit", "result"], rows)
+
+
 def refused_lines(refused):
     return "\n".join(f"- Refused, or not at hand: {one}." for one in refused)
 
@@ -170,6 +178,7 @@ def text(rows, refused):
         "coverage": coverage_lines(counted),
         "calibration": calibration_table(counted),
         "refused": refused_lines(refused),
+        "checks": checks_table(),
         "sources": sources_table(rows),
     }
     page = TEMPLATE.read_text(encoding="utf-8")

@@ -262,7 +262,8 @@ std::vector<Key> optimizer_keys() {
              field(&S::optimizer_bytes_per_parameter),
              {[](double value) { return value >= 0 && value <= 1e6; }, "0 to 1000000 bytes"},
              "optimizer state, for the memory estimate",
-             "8 for `adamw`, 0 for `sgd`"),
+             "for `adamw` two moments in `model.parameter_dtype`, as PyTorch keeps them (8 with f32); "
+             "0 for `sgd`"),
   };
 }
 
@@ -286,14 +287,16 @@ void read_cluster(const TomlReader& root, Scenario& scenario) {
 }
 
 void read_optimizer(const TomlReader& root, Scenario& scenario) {
-  if (!root.has("optimizer")) {
-    return;
+  const bool stated = root.has("optimizer");
+  if (stated) {
+    read_keys(root.table("optimizer"), scenario);
   }
-  const TomlReader table = root.table("optimizer");
-  read_keys(table, scenario);
-  if (!table.has("state_bytes_per_parameter")) {
-    // AdamW keeps two moments in fp32; plain SGD keeps nothing.
-    scenario.optimizer_bytes_per_parameter = scenario.optimizer == OptimizerKind::AdamW ? 8 : 0;
+  if (!stated || !root.table("optimizer").has("state_bytes_per_parameter")) {
+    // AdamW's moments are made like the parameters; plain SGD keeps nothing.
+    scenario.optimizer_bytes_per_parameter =
+        scenario.optimizer == OptimizerKind::AdamW
+            ? 2 * static_cast<double>(element_size(scenario.model.parameter_dtype))
+            : 0;
   }
 }
 

@@ -55,7 +55,7 @@ class Hardship:
 
 
 def disks(hard):
-    mount = "mkdir -p small && mount -t tmpfs -o size=16k none small && "
+    mount = "mkdir -p small && mount -t tmpfs -o size=4k none small && "
     if os.geteuid() != 0 or hard.shell("unshare -m true")[0] != 0:
         hard.skip("full and read-only disks", "needs root for mounts")
         return

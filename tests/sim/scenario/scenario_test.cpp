@@ -191,6 +191,15 @@ TEST_CASE("plain SGD keeps no state unless the scenario says so") {
             .optimizer_bytes_per_parameter == 4);
 }
 
+TEST_CASE("AdamW's moments have the type of the parameters, unless the scenario says so") {
+  const std::string bf16 = "parameter_dtype = \"bf16\"\n";
+  CHECK(changed("[model]\n", "[model]\n" + bf16).optimizer_bytes_per_parameter == 4);
+  CHECK(changed("[data]", "[optimizer]\nkind = \"adamw\"\n[data]").optimizer_bytes_per_parameter ==
+        8);
+  const std::string stated = "[optimizer]\nstate_bytes_per_parameter = 8\n[model]\n";
+  CHECK(changed("[model]\n", stated + bf16).optimizer_bytes_per_parameter == 8);
+}
+
 TEST_CASE("every source of lengths can be written") {
   const auto lengths = [](const std::string& text) {
     return changed("{ log_uniform = [64, 256], outlier_probability = 0.08 }", text).lengths;

@@ -47,13 +47,44 @@ Answer answer_of(const std::vector<BucketCase>& cases) {
   return answer;
 }
 
+/// Whether no step of the policy, without noise, needs more memory than a rank has.
+bool fits_into_memory(const Scenario& scenario,
+                      const BatchingPolicy& policy,
+                      const Profile& profile) {
+  PredictOptions options;
+  options.noise_runs = 0;
+  options.rows = KeptRows::None;
+  return !predict(scenario, policy, profile, options).out_of_memory;
+}
+
+/// The policy with that name. Without a name: the scenario's first one that fits into memory, or
+/// its first where none does. `passed_over`: is given the names of those before it.
+const BatchingPolicy& policy_to_search(const Scenario& scenario,
+                                       const std::string& name,
+                                       const Profile& profile,
+                                       std::vector<std::string>& passed_over) {
+  const BatchingPolicy& first = find_policy(scenario, name);
+  if (!name.empty() || scenario.policies.size() == 1) {
+    return first;
+  }
+  for (const BatchingPolicy& policy : scenario.policies) {
+    if (fits_into_memory(scenario, policy, profile)) {
+      return policy;
+    }
+    passed_over.push_back(policy.name());
+  }
+  passed_over.clear();
+  return first;
+}
+
 Answer search_best(const Scenario& scenario, const std::string& policy) {
   Progress progress("searching for the best buckets");
-  const BestBuckets best = best_buckets(scenario,
-                                        find_policy(scenario, policy),
-                                        scenario_profile(scenario),
-                                        PredictOptions{}.noise_runs,
-                                        progress.callback());
+  const Profile profile = scenario_profile(scenario);
+  std::vector<std::string> passed_over;
+  const BatchingPolicy& searched = policy_to_search(scenario, policy, profile, passed_over);
+  BestBuckets best =
+      best_buckets(scenario, searched, profile, PredictOptions{}.noise_runs, progress.callback());
+  best.passed_over = passed_over;
   progress.done();
   Answer answer;
   answer.status = chosen_buckets(best).prediction.out_of_memory ? kAnswerIsNo : kDone;
@@ -101,7 +132,9 @@ Question buckets_question() {
            {option("best",
                    &BucketsOptions::best,
                    "search for the best cap and the best list of limits"),
-            option("policy", &BucketsOptions::policy, "POLICY: of the scenario, for --best"),
+            option("policy",
+                   &BucketsOptions::policy,
+                   "POLICY: of the scenario, for --best; else the first that fits into memory"),
             option("params", &BucketsOptions::params, "FILE or -: parameter lists (JSON)")}}),
       ask_buckets);
 }

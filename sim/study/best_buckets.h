@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "costmodel/base/progress_callback.h"
 #include "costmodel/records/profile.h"
@@ -23,6 +25,8 @@ struct BestBuckets {
   std::size_t priced_caps = 0;   ///< Of them, those priced over all steps.
   std::size_t priced_lists = 0;  ///< Lists of limits priced over all steps.
   std::size_t searched = 0;      ///< Steps whose best list was searched for.
+  /// Policies of the scenario that stand before this one and do not fit into memory.
+  std::vector<std::string> passed_over = {};
   /// The recurrence plays the steps, so that a list searched for is the best of its step.
   bool plain = false;
 };

@@ -1,8 +1,10 @@
 #include "sim/report/buckets/best_buckets_report.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/csv.h"
@@ -22,6 +24,19 @@ std::string gain_text(const Gain& gain) {
 std::string choice_name(const BucketChoice& choice) {
   return choice.mib.size() == 1 ? choice.mib.front() + " MiB"
                                 : fmt::format("{} limits", choice.mib.size());
+}
+
+/// Why this policy, where it is not the scenario's first.
+std::string passed_over_text(const BestBuckets& best) {
+  if (best.passed_over.empty()) {
+    return "";
+  }
+  return fmt::format(
+      "{} is the first policy that fits into memory; {} {} not\n",
+      printable(best.list.prediction.policy),
+      fmt::join(mapped(best.passed_over, [](const std::string& name) { return printable(name); }),
+                ", "),
+      best.passed_over.size() == 1 ? "does" : "do");
 }
 
 /// How the choices were found, and what that says of them.
@@ -134,7 +149,7 @@ std::string best_buckets_text(const Scenario& scenario,
                               const Screen& screen) {
   const std::string warnings = warnings_text(predictions_of(best));
   return fmt::format(
-             "{}: policy {}, {} ranks, profile {}\n\n{}\n"
+             "{}: policy {}, {} ranks, profile {}\n{}\n{}\n"
              "best cap over 25 MiB:  {}\n"
              "best list over 25 MiB: {}\n"
              "best list over cap:    {}\n\n{}\n\n{}\n"
@@ -144,6 +159,7 @@ std::string best_buckets_text(const Scenario& scenario,
              best.list.prediction.policy,
              scenario.ranks,
              best.list.prediction.profile,
+             passed_over_text(best),
              best_table(best, screen),
              gain_text(best.cap_over_standard),
              gain_text(best.list_over_standard),
@@ -159,23 +175,27 @@ std::string best_buckets_text(const Scenario& scenario,
 }
 
 Json best_buckets_json(const Scenario& scenario, const BestBuckets& best) {
-  return {{"format", "stepsim-best-buckets/1"},
-          {"scenario", scenario.name},
-          {"policy", best.list.prediction.policy},
-          {"profile", best.list.prediction.profile},
-          {"ranks", scenario.ranks},
-          {"default", choice_json(best.standard)},
-          {"best_cap", choice_json(best.cap)},
-          {"best_list", choice_json(best.list)},
-          {"best_cap_over_default", gain_json(best.cap_over_standard)},
-          {"best_list_over_default", gain_json(best.list_over_standard)},
-          {"best_list_over_best_cap", gain_json(best.list_over_cap)},
-          {"lists_of_single_caps", best.cap_lists},
-          {"priced_caps", best.priced_caps},
-          {"priced_lists", best.priced_lists},
-          {"searched_steps", best.searched},
-          {"by_recurrence", best.plain},
-          {"warnings", note_texts(predictions_of(best))}};
+  Json json = {{"format", "stepsim-best-buckets/1"},
+               {"scenario", scenario.name},
+               {"policy", best.list.prediction.policy},
+               {"profile", best.list.prediction.profile},
+               {"ranks", scenario.ranks},
+               {"default", choice_json(best.standard)},
+               {"best_cap", choice_json(best.cap)},
+               {"best_list", choice_json(best.list)},
+               {"best_cap_over_default", gain_json(best.cap_over_standard)},
+               {"best_list_over_default", gain_json(best.list_over_standard)},
+               {"best_list_over_best_cap", gain_json(best.list_over_cap)},
+               {"lists_of_single_caps", best.cap_lists},
+               {"priced_caps", best.priced_caps},
+               {"priced_lists", best.priced_lists},
+               {"searched_steps", best.searched},
+               {"by_recurrence", best.plain},
+               {"warnings", note_texts(predictions_of(best))}};
+  if (!best.passed_over.empty()) {
+    json["policies_that_do_not_fit"] = best.passed_over;
+  }
+  return json;
 }
 
 std::string best_buckets_csv(const BestBuckets& best) {

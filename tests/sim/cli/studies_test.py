@@ -276,6 +276,22 @@ def test_what_is_exposed_and_what_hides_add_up():
             assert abs(exposed + float(more[1]) - summary["exposed_transfer_ms"]) < 0.002, text
 
 
+def test_the_best_buckets_are_those_of_a_policy_that_fits():
+    with two_batches(8) as scenario:
+        said = run("buckets", scenario, "--best").stdout
+        assert said.startswith("bucket_valley: policy fixed, ") and "large does not\n" in said, said
+        found = json.loads(run("buckets", scenario, "--best", "--json", "-").stdout)
+        assert found["policy"] == "fixed" and found["policies_that_do_not_fit"] == ["large"], found
+        own = json.loads(run("buckets", VALLEY, "--best", "--json", "-").stdout)
+        assert found["best_list"] == own["best_list"]
+        # Who names a policy gets that one.
+        text = run("buckets", scenario, "--best", "--policy", "large", status=1).stdout
+        assert text.startswith("bucket_valley: policy large, ") and "does not" not in text.split("\n\n")[0], text
+    with two_batches(7) as scenario:  # Of which none fits.
+        all_large = ["--set", "policy.fixed.batch_size=7"]
+        assert run("buckets", scenario, "--best", *all_large, status=1).stdout.startswith("bucket_valley: policy large, ")
+
+
 def test_policies_that_do_not_fit_are_marked_and_come_last():
     with two_batches(8) as scenario:
         text = run("compare", scenario).stdout  # One fits: there is an answer, as of a sweep.

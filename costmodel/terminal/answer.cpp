@@ -1,5 +1,6 @@
 #include "costmodel/terminal/answer.h"
 
+#include <cstdio>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -78,6 +79,10 @@ int write_answer(const std::string& program, const Answer& answer) {
     }
     screen.wide = outputs.wide;
     print_report(answer.text(screen), screen);
+    if (!answer.aside.empty()) {
+      std::fflush(stdout);  // Where both go to one file, it stands behind the text.
+      print_message(answer.aside);
+    }
   }
   if (!outputs.markdown.empty()) {
     write_text_atomically(outputs.markdown, without_controls(answer.markdown()));

@@ -31,6 +31,7 @@ struct Answer {
   Outputs outputs;
   std::vector<std::string> warnings;  ///< For standard error.
   std::function<std::string(const Screen& screen)> text;
+  std::string aside;  ///< For standard error, after the text: what each run says differently.
   std::function<Json()> json;
   /// Writes json() with what it has marks of, since that is too large for the memory as JSON;
   /// empty: json() is whole.

@@ -102,7 +102,8 @@ int run_program(const std::string& name, const std::function<int()>& work) {
   };
   try {
     const int status = work();
-    if (std::fflush(stdout) != 0) {
+    if (std::fflush(stdout) != 0 ||
+        std::ferror(stdout) != 0) {  // An earlier flush can have failed.
       say("error: cannot write to standard output");
       return kEnvironmentFault;
     }

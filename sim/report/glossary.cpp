@@ -15,7 +15,7 @@ namespace {
 
 // clang-format off
 const std::vector<Term> kTerms = {
-    {"90 % interval", {"interval", "gain, 90 %", "90 % interval of it", "vs best, 90 %", "best faster by", "in interval"},
+    {"90 % interval", {"interval", "gain, 90 %", "vs best, 90 %", "best faster by", "in interval"},
      "Where the mean step time (or the gain) of a run lies in 90 of 100 runs, by the errors of the profile and the noise "
      "of the machine. It is of the mean over the steps, not of single steps: for those see p95. \"At any hour\" holds "
      "the machine's drift, \"in the hour of its calibration\" leaves it out."},
@@ -24,6 +24,9 @@ const std::vector<Term> kTerms = {
     {"bucket", {"buckets", "bucket cap", "bucket size"},
      "Gradients that DDP reduces together, in one all-reduce. bucket_cap_mb bounds its bytes: small buckets start early "
      "and pay a latency each, large ones hide less behind the backward."},
+    {"change", {"before", "99 % interval", "tokens of the fullest rank"},
+     "Of two records: how much longer (+) or shorter (-) a step takes after than before, and where that lies in 99 of 100 "
+     "such pairs of runs. Steps whose fullest rank has about as many tokens are compared with each other."},
     {"collectives", {"communication", "communication_ms"},
      "Milliseconds that all collectives of a step take one by one: all-reduces under DDP, gathers and reductions under "
      "FSDP. They are either hidden behind compute or exposed; hidden and exposed add up to them."},
@@ -76,6 +79,7 @@ const std::vector<Term> kTerms = {
     {"order change", {"change of order"},
      "How far samples move from the sampler's random order, as a share of the epoch: 0 % is random order, a third is a "
      "full sort. Sorting removes padding and makes consecutive batches alike."},
+    {"other", {}, "What of a step, or of its error, is in none of the named parts."},
     {"overlap", {"hidden"},
      "The share of the collectives' time that hides behind compute: under DDP what is over before the last backward "
      "ends, under FSDP what is not exposed."},
@@ -98,7 +102,7 @@ const std::vector<Term> kTerms = {
     {"remark", {"verdict"},
      "What to make of a row: best, faster, too close to tell, out of memory by so many GiB, or the part of the step that "
      "makes it slower."},
-    {"repeatability", {"2 std errors"},
+    {"repeatability", {"2 std errors", "the error is"},
      "How much passes of the same live run differ (standard deviation over mean). Errors below two standard errors of "
      "the measured mean cannot be told from none."},
     {"sample skew", {"token skew"},

@@ -35,7 +35,7 @@ std::string budget_text(const std::optional<TokenBudget>& budget) {
 std::string way_to_measure(const std::string& ops) {
   const auto names = collective_kind_names();
   if (std::ranges::any_of(names, [&](const auto& name) { return ops.starts_with(name); })) {
-    return "all_reduce.py and nccl-tests measure such sizes, for --base";
+    return "all_reduce.py and nccl-tests measure such sizes, and --base takes what they measured";
   }
   return ops.find(" pass") != std::string::npos
              ? "record or time batches that have them"
@@ -49,15 +49,18 @@ struct Words {
     const std::string how_far = note.factor < kNotable ? note.smaller ? "just below" : "just beyond"
                                 : note.smaller ? fmt::format("down to 1/{:.2g} of", note.factor)
                                                : fmt::format("up to {:.2g} times", note.factor);
-    return fmt::format("{}: {} the {} size that was measured; {}",
-                       note.op,
+    constexpr int kFew = 3;
+    const auto ops = 1 + std::ranges::count(note.op, ',');
+    return fmt::format("{}: {} the {} size that was measured{}; {}",
+                       ops > kFew ? fmt::format("{} kinds of op", ops) : note.op,
                        how_far,
                        note.smaller ? "smallest" : "largest",
+                       ops > kFew ? fmt::format(" ({})", note.op) : "",
                        way_to_measure(note.op));
   }
   std::string operator()(const SizesNotMeasured& note) const {
     return fmt::format(
-        "extrapolated from other sizes, since the profile has none of these: {}; "
+        "extrapolated, since the profile measured none of these sizes: {}; "
         "stepsim.torch.measure on these plans' shapes measures them",
         fmt::join(note.op_classes, ", "));
   }
@@ -69,11 +72,12 @@ struct Words {
     return "varlen.empty_block is not used: the profile prices empty blocks itself";
   }
   std::string operator()(const ProfileInterference& note) const {
-    std::string text =
-        fmt::format("interference is the profile's, from {} measurements: compute {}, transfers {}",
-                    note.measurements,
-                    signed_percent(note.value.compute),
-                    signed_percent(note.value.transfer));
+    std::string text = fmt::format(
+        "by {} measurements of the profile, compute takes {} longer and transfers {} longer while "
+        "they overlap",
+        note.measurements,
+        percent(note.value.compute),
+        percent(note.value.transfer));
     if (note.value.memory_share > 0) {
       text += fmt::format(", {} of the memory bandwidth", percent(note.value.memory_share));
     }
@@ -165,7 +169,8 @@ struct Words {
                        fmt::join(note.differences, "; "));
   }
   std::string operator()(const CostsNothing& note) const {
-    std::string text = "counted as nothing, since neither the profile nor the scenario says: ";
+    std::string text =
+        "counted as free, since neither the profile nor the scenario says its cost: ";
     if (note.launches) {
       text += "the host's kernel launches (host.launch)";
     }

@@ -65,25 +65,6 @@ bool cuts_samples(const Prediction* prediction) {
          (prediction->training->cropped_tokens > 0 || prediction->training->split_samples > 0);
 }
 
-/// Which policy takes the host longest to plan. `planning_seconds`: [prediction]
-std::string planning_text(const std::vector<Prediction>& predictions,
-                          const std::vector<double>& planning_seconds) {
-  double largest_ms = 0;
-  std::string slowest;
-  for (std::size_t i = 0; i < planning_seconds.size(); ++i) {
-    const auto steps = predictions[i].training ? predictions[i].training->most_steps : 0;
-    const double ms = steps > 0 ? planning_seconds[i] / static_cast<double>(steps) * 1e3 : 0;
-    if (slowest.empty() || ms > largest_ms) {
-      largest_ms = ms;
-      slowest = predictions[i].policy;
-    }
-  }
-  return slowest.empty()
-             ? ""
-             : fmt::format(
-                   "planning on this host: at most {:.2g} ms a step ({})\n", largest_ms, slowest);
-}
-
 /// What a training loop must do for a policy's batches.
 std::string needs_text(const std::string& policy, const std::vector<std::string>& needs) {
   std::string text;
@@ -187,14 +168,16 @@ std::string varlen_section(const std::vector<const Prediction*>& predictions,
 }
 
 /// One row a rank: its means, and the share of the step in which it does not wait.
+/// Ranks that follow each other and have the same figures are one row, "0-63".
 Table ranks_table(const Prediction& prediction, const Screen& screen) {
   std::vector<std::string> header = {
       "rank", "data", "forward", "backward", "exposed", "waiting", "optimizer", "step ms"};
   if (screen.wide) {
     header.insert(header.end(), {"useful tokens", "padded tokens"});
   }
-  Table table(std::move(header));
+  std::vector<std::vector<std::string>> rows;
   std::vector<double> busy;
+  std::size_t first = 0;
   for (std::size_t rank = 0; rank < prediction.ranks.size(); ++rank) {
     const RankMeans& means = prediction.ranks[rank];
     std::vector<std::string> row = {std::to_string(rank),
@@ -209,8 +192,17 @@ Table ranks_table(const Prediction& prediction, const Screen& screen) {
       row.push_back(fmt::format("{:.1f}", means.useful_tokens));
       row.push_back(fmt::format("{:.1f}", means.padded_tokens));
     }
-    table.add(std::move(row));
+    if (!rows.empty() && std::equal(row.begin() + 1, row.end(), rows.back().begin() + 1)) {
+      rows.back().front() = fmt::format("{}-{}", first, rank);
+      continue;
+    }
+    first = rank;
+    rows.push_back(std::move(row));
     busy.push_back((means.step_ms - means.exposed_ms) / std::max(means.step_ms, 1e-9));
+  }
+  Table table(std::move(header));
+  for (std::vector<std::string>& row : rows) {
+    table.add(std::move(row));
   }
   table.add_bars("not waiting", std::move(busy), {});
   return table;
@@ -306,17 +298,19 @@ std::string run_text(const Scenario& scenario,
                         ms(s.step_time_ms.same_hour_low90),
                         ms(s.step_time_ms.same_hour_high90));
   }
-  text += fmt::format("                   {} ms p50, {} p95, {} p99; worst of {} steps {}\n",
+  text += fmt::format("                   {} ms p50, {} p95, {} p99; longest of {} step{} {}\n",
                       ms(s.step_time_ms.p50),
                       ms(s.step_time_ms.p95),
                       ms(s.step_time_ms.p99),
                       scenario.steps - scenario.warmup_steps,
+                      scenario.steps - scenario.warmup_steps == 1 ? "" : "s",
                       ms(s.step_time_ms.max));
   text += fmt::format("throughput         {:.0f} useful tokens/s, {:.1f} samples/s\n",
                       s.useful_tokens_per_s(),
                       s.samples_per_s());
   text += fmt::format("padding ratio      {}\n", percent(s.padding_ratio()));
-  text += fmt::format("rank token spread  {:.1f} useful tokens\n", s.rank_token_spread);
+  text += fmt::format("rank token spread  {:.1f} useful tokens, fullest rank less emptiest\n",
+                      s.rank_token_spread);
   text += communication_text(s);
   for (const CollectiveOrigin& origin : prediction.collective_origins) {
     text += fmt::format("                   {}\n", origin.text);
@@ -346,9 +340,26 @@ std::string run_text(const Scenario& scenario,
          warnings_text({&prediction, 1});
 }
 
+std::string planning_text(const std::vector<Prediction>& predictions,
+                          const std::vector<double>& planning_seconds) {
+  double largest_ms = 0;
+  std::string slowest;
+  for (std::size_t i = 0; i < planning_seconds.size(); ++i) {
+    const auto steps = predictions[i].training ? predictions[i].training->most_steps : 0;
+    const double ms = steps > 0 ? planning_seconds[i] / static_cast<double>(steps) * 1e3 : 0;
+    if (slowest.empty() || ms > largest_ms) {
+      largest_ms = ms;
+      slowest = predictions[i].policy;
+    }
+  }
+  return slowest.empty()
+             ? ""
+             : fmt::format(
+                   "planning on this host: at most {:.2g} ms a step ({})", largest_ms, slowest);
+}
+
 std::string compare_text(const Scenario& scenario,
                          const std::vector<Prediction>& predictions,
-                         const std::vector<double>& planning_seconds,
                          const Screen& screen,
                          const std::string& training) {
   const std::vector<const Prediction*> ranked = ranked_by_throughput(predictions);
@@ -384,8 +395,7 @@ std::string compare_text(const Scenario& scenario,
     text += same_hour_text(*best);
     text += needs_text(best->policy, training_needs(scenario, *best));
   }
-  return text + training_text(ranked, screen) + training +
-         planning_text(predictions, planning_seconds) + shape_text(predictions, screen) +
+  return text + training_text(ranked, screen) + training + shape_text(predictions, screen) +
          varlen_section(ranked, screen) + warnings_text(predictions);
 }
 

@@ -19,11 +19,18 @@ namespace stepsim {
                                    const std::string& training = {},
                                    const MemoryParts& memory = {});
 
-/// All policies ranked by useful tokens per second, and a recommendation. `planning_seconds`:
-/// [prediction] what planning the epoch took on this host, or empty.
+/// Which policy takes the host longest to plan, a line without its end that differs from run to
+/// run.
+///
+/// Args:
+///     planning_seconds: [prediction] what planning the epoch took on this host; empty: says
+///     nothing.
+[[nodiscard]] std::string planning_text(const std::vector<Prediction>& predictions,
+                                        const std::vector<double>& planning_seconds);
+
+/// All policies ranked by useful tokens per second, and a recommendation.
 [[nodiscard]] std::string compare_text(const Scenario& scenario,
                                        const std::vector<Prediction>& predictions,
-                                       const std::vector<double>& planning_seconds,
                                        const Screen& screen = {},
                                        const std::string& training = {});
 

@@ -153,8 +153,8 @@ def run_test(name, options):
         hidden = collectives - exposed
         said(text,
              f"step time {step['mean']:.3f} ms mean, 90 % interval {step['interval90'][0]:.3f} to {step['interval90'][1]:.3f}",
-             f"{step['p50']:.3f} ms p50, {step['p95']:.3f} p95, {step['p99']:.3f} p99; worst of "
-             f"{len(steps_of(prediction, warmup))} steps {step['max']:.3f}",
+             f"{step['p50']:.3f} ms p50, {step['p95']:.3f} p95, {step['p99']:.3f} p99; longest of "
+             f"{len(steps_of(prediction, warmup))} step{'s' if len(steps_of(prediction, warmup)) > 1 else ''} {step['max']:.3f}",
              f"throughput {summary['useful_tokens_per_s']:.0f} useful tokens/s, {summary['samples_per_s']:.1f} samples/s",
              f"padding ratio {percent(summary['padding_ratio'])}",
              f"rank token spread {summary['rank_token_spread']:.1f} useful tokens",

@@ -116,8 +116,7 @@ def test_the_first_lines_of_the_readme():
         text = run_python(code, cwd=folder).stdout
     program = subprocess.run([sys.argv[1], "compare", "token_skew"], capture_output=True, text=True,
                              check=True).stdout
-    timed = "planning on this host"
-    assert text.split(timed)[0] == program.split(timed)[0]
+    assert text.rstrip("\n") == program.rstrip("\n")
 
 
 def test_the_examples_of_the_readme():

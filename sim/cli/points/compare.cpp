@@ -51,7 +51,8 @@ Answer answer_of(std::vector<ComparedPolicy> compared,
   const auto shared = std::make_shared<const std::vector<Prediction>>(
       mapped(compared, [](ComparedPolicy& one) { return std::move(one.prediction); }));
   const std::vector<Prediction>& predictions = *shared;
-  const std::vector<double> planning_seconds = mapped(compared, &ComparedPolicy::planning_seconds);
+  const std::string planning =
+      planning_text(predictions, mapped(compared, &ComparedPolicy::planning_seconds));
   std::vector<ShapeCure> cures;  // [prediction], or empty where new shapes cost nothing.
   for (const ComparedPolicy& one : compared) {
     if (one.cure) {
@@ -73,12 +74,9 @@ Answer answer_of(std::vector<ComparedPolicy> compared,
   const bool any_choice = recommendation.only_references || !recommendation.choices.empty();
   Answer answer;
   answer.status = any_fits && any_choice ? kDone : kAnswerIsNo;
+  answer.aside = planning;
   answer.text = [=](const Screen& screen) {
-    return compare_text(jobs->base(),
-                        *shared,
-                        planning_seconds,
-                        screen,
-                        training_plans_text(plans, goal, screen)) +
+    return compare_text(jobs->base(), *shared, screen, training_plans_text(plans, goal, screen)) +
            cures_text(*shared, cures);
   };
   answer.json = [=] {

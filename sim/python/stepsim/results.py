@@ -532,6 +532,7 @@ class AdviceOption:
     forward_ms: float
     backward_ms: float
     exposed_communication_ms: float  #: Idle after the backward, waiting for slower ranks included.
+    waiting_for_ranks_ms: float  #: Of that: idle because a slower rank has not arrived.
     optimizer_ms: float
     useful_tokens_per_s: float
     gain: float  #: Of useful tokens/s over what runs now, as a fraction.

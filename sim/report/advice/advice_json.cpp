@@ -21,6 +21,7 @@ Json advice_options_json(const Advice& advice) {
             {"forward_ms", summary.forward_ms},
             {"backward_ms", summary.backward_ms},
             {"exposed_communication_ms", summary.exposed_communication_ms},
+            {"waiting_for_ranks_ms", summary.waiting_for_ranks_ms},
             {"optimizer_ms", summary.optimizer_ms},
             {"useful_tokens_per_s", summary.useful_tokens_per_s()},
             {"gain", option.gain.gain},

@@ -160,10 +160,10 @@ std::string policy_line(const Scenario& scenario, const Advice& advice) {
     if (const double most = all.gain_of_fastest(first); most > 0 || all.is_flat()) {
       const Choice& fastest =
           *std::ranges::max_element(all.choices, {}, &Choice::useful_tokens_per_s);
-      return text +
-             (most > 0 ? fmt::format(
-                             ": nothing to gain, {} is {:.1f} % faster", fastest.policy, most * 100)
-                       : std::string(": nothing to gain, no other policy is faster"));
+      return text + (most > 0 ? fmt::format(": nothing to gain, {} is only {:.1f} % faster",
+                                            fastest.policy,
+                                            most * 100)
+                              : std::string(": nothing to gain, no other policy is faster"));
     }
   } else if (now.out_of_memory) {
     text += fmt::format("; {} does not fit into memory", now.policy);
@@ -300,6 +300,10 @@ std::string change_line(const Scenario& scenario, const Advice& advice) {
     return "unknown";
   }
   const TrainingEffects& effects = *best.training;
+  if (best.policy == current_of(advice).policy) {
+    return fmt::format("nothing of the batches, which are those of now; {} batch shapes",
+                       effects.distinct_shapes);
+  }
   std::string text = fmt::format("samples move by {:.0f} % of an epoch from random order",
                                  effects.displacement * 100);
   text += effects.lost_samples == 0
@@ -371,8 +375,9 @@ std::string advice_table(const Advice& advice, const Screen& screen) {
   std::vector<std::string> header = {
       "train with", "verdict", "gain", "gain, 90 %", "step ms", "useful tokens/s"};
   if (screen.wide) {
-    header.insert(header.end(),
-                  {"90 % interval", "loading", "forward", "backward", "waiting", "optimizer"});
+    header.insert(
+        header.end(),
+        {"90 % interval", "data", "forward", "backward", "exposed", "waiting", "optimizer"});
   }
   Table table(std::move(header));
   for (const AdviceOption& option : advice.options) {
@@ -396,7 +401,8 @@ std::string advice_table(const Advice& advice, const Screen& screen) {
                   step_ms_text(summary.data_ms),
                   step_ms_text(summary.forward_ms),
                   step_ms_text(summary.backward_ms),
-                  step_ms_text(summary.exposed_communication_ms),
+                  step_ms_text(summary.exposed_communication_ms - summary.waiting_for_ranks_ms),
+                  step_ms_text(summary.waiting_for_ranks_ms),
                   step_ms_text(summary.optimizer_ms)});
     }
     table.add(std::move(row));

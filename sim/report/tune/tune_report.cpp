@@ -42,23 +42,28 @@ std::string named(const TuneSpace& space, const TunedPoint& point) {
 std::string certificate_text(const TuneResult& result) {
   if (result.finalists.empty()) {
     return result.open > 0
-               ? fmt::format(
-                     "The search was ended: {} of {} points are open.", result.open, result.points)
-               : std::string("Every point was ruled out.");
+               ? fmt::format("The search was ended before it looked at {} of {} settings.",
+                             result.open,
+                             result.points)
+               : std::string("No setting can run.");
   }
   if (result.open > 0) {
     return fmt::format(
-        "The search was ended: {} of {} points are open, and could be up to {:.1f} % faster.",
+        "The search was ended before it looked at {} of {} settings, which could be up to {:.1f} % "
+        "faster.",
         result.open,
         result.points,
         100 * result.open_gain);
   }
-  return result.bounded == 0
-             ? std::string("Every point that can run was priced: this is the fastest of them.")
-             : fmt::format(
-                   "Certificate: nothing else in this space is more than {:.2f} % faster, by "
-                   "bounds on steps without noise.",
-                   100 * result.certificate);
+  if (result.bounded == 0) {
+    return "Every setting that can run was predicted: this is the fastest of them.";
+  }
+  constexpr double kShown = 0.00005;
+  return fmt::format(
+      "None of the other settings can be{} faster: that much follows from the least time that each "
+      "of them takes, without noise.",
+      result.certificate < kShown ? ""
+                                  : fmt::format(" more than {:.2f} %", 100 * result.certificate));
 }
 
 /// What became of the points: how many, and the words for it.
@@ -72,21 +77,22 @@ std::vector<std::pair<std::size_t, std::string>> count_rows(const TuneResult& re
   add(result.refused, "refused: " + printable(result.first_refusal));
   add(result.out_of_memory, "out of memory");
   add(result.outside_limits, "outside the limits");
-  add(result.same_buckets, "make the same buckets as another");
+  add(result.same_buckets, "make the same buckets as another setting");
   add(result.bounded,
-      "cannot be faster, by their bounds" +
+      "cannot be faster, even with the least time that they take" +
           (result.close > 0 ? fmt::format("; {} of them could be nearly as fast", result.close)
                             : std::string()));
   add(result.priced,
-      "priced in full" + (result.front_priced > 0
-                              ? fmt::format(", {} of them for the front", result.front_priced)
-                              : std::string()));
-  add(result.open, "open");
+      "predicted" + (result.front_priced > 0
+                         ? fmt::format(", {} of them for less memory or less change of order",
+                                       result.front_priced)
+                         : std::string()));
+  add(result.open, "not looked at");
   return rows;
 }
 
 std::string count_lines(const TuneResult& result) {
-  std::string text = fmt::format("{:>9} points\n", result.points);
+  std::string text = fmt::format("{:>9} settings\n", result.points);
   for (const auto& [count, what] : count_rows(result)) {
     text += share_text(count, result.points) + " " + what + "\n";
   }
@@ -216,17 +222,18 @@ std::string front_text(const TuneSpace& space, const TuneResult& result, const S
   std::vector<TuneRow> rows = rows_of(space, result.front, kFront);
   const bool shows_left_out = leave_out(rows);
   rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, rows.size())), rows.end());
-  std::string text =
-      fmt::format("\nless memory{}, and the fastest that has it (without noise)\n\n{}",
-                  shows_left_out ? ", less change of order or fewer tokens left out"
-                                 : " or less change of order",
-                  table_of<TuneRow>(kTuneColumns, rows, screen).text(screen)) +
-      settings_text(rows, screen);
+  std::string text = fmt::format("\nthe fastest settings with less memory{} (without noise)\n\n{}",
+                                 shows_left_out ? ", less change of order or fewer tokens left out"
+                                                : " or less change of order",
+                                 table_of<TuneRow>(kTuneColumns, rows, screen).text(screen)) +
+                     settings_text(rows, screen);
   if (result.front.size() > kShown) {
-    text += fmt::format("{} more: --csv, --json\n", result.front.size() - kShown);
+    text +=
+        fmt::format("{} more: in the files of --csv and --json\n", result.front.size() - kShown);
   }
   if (result.front_open > 0) {
-    text += fmt::format("{} points that were not priced could belong here\n", result.front_open);
+    text +=
+        fmt::format("{} settings that were not predicted could belong here\n", result.front_open);
   }
   return text;
 }
@@ -336,11 +343,13 @@ std::string tune_text(const Scenario& scenario,
                       const Screen& screen,
                       const std::vector<std::string>& needs,
                       const std::string& training) {
-  std::string text = fmt::format("{}: {} ranks; {} policies, {} keys for all of them\n\n",
+  std::string text = fmt::format("{}: {} ranks; {} polic{}, {} key{} for all of them\n\n",
                                  printable(scenario.name),
                                  scenario.ranks,
                                  space.policies().size(),
-                                 space.shared().size());
+                                 space.policies().size() == 1 ? "y" : "ies",
+                                 space.shared().size(),
+                                 space.shared().size() == 1 ? "" : "s");
   text += count_lines(result) + "\n";
   if (result.finalists.empty()) {
     return text + tune_headline(space, result) + "\n" + certificate_text(result) + "\n";
@@ -357,8 +366,8 @@ std::string tune_text(const Scenario& scenario,
   }
   text += certificate_text(result) + "\n";
   text += fmt::format(
-      "Regret: in 95 of 100 draws of the profile's errors no finalist is more than {:.1f} % "
-      "faster than it.\n",
+      "Should the profile's prices be off within their errors: in 95 of 100 such cases none of the "
+      "settings above is more than {:.1f} % faster than it.\n",
       100 * result.regret95);
   text += training + front_text(space, result, screen);
   const std::vector<std::string> warnings = tune_warnings(space, result);

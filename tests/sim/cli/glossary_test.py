@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+import diff_test
+import validate_test
 from stepsim_program import PAIR, ROOT, SHARD_1B, SKEW, STEPSIM, run
 
 import small_runner  # from a folder that stepsim_program names
@@ -25,6 +27,8 @@ TABLES = (
 )
 # Names of a scenario's own, and words that say themselves.
 OWN = {"cluster.placement", "policy", "step saved as", "note"}
+# Of a validation's report in Markdown: where a record is from.
+OF_A_RECORD = {"live record", "started", "device", "backend", "passes"}
 
 
 def headings(text):
@@ -38,6 +42,34 @@ def headings(text):
     return found
 
 
+def advice(folder):
+    record = ROOT / "scenarios" / "tour" / "random.jsonl"
+    return run("advise", record, "--wide", "--out-dir", os.path.join(folder, "advice")).stdout
+
+
+def validation(folder):
+    """The tables of a validation, on the terminal and in Markdown."""
+    file, report = os.path.join(folder, "prediction.json"), os.path.join(folder, "report.md")
+    run("compare", PAIR, "--json", file, "--quiet")
+    live = []
+    for prediction in json.loads(pathlib.Path(file).read_text(encoding="utf-8"))["predictions"]:
+        live.append(os.path.join(folder, prediction["policy"] + ".jsonl"))
+        validate_test.live_record(live[-1], prediction, [0.97, 1.0, 1.06])
+    text = run("validate", PAIR, "--live", *live, "--predictions", file, "--wide", "--report", report).stdout
+    lines = pathlib.Path(report).read_text(encoding="utf-8").splitlines()
+    heads = [above for above, line in zip(lines, lines[1:]) if re.fullmatch(r"\|[-: |]+\|", line)]
+    assert len(heads) >= 3, heads
+    return text + "".join("\n\n" + "  ".join(cell.strip() for cell in head.strip("| ").split("|")) + "\n|\n"
+                          for head in heads)
+
+
+def difference(folder):
+    rows = diff_test.training(2, {("forward", 0): 1.1, ("forward", 1): 1.1})
+    before = diff_test.write(pathlib.Path(folder, "a.jsonl"), diff_test.training(1))
+    after = diff_test.write(pathlib.Path(folder, "b.jsonl"), rows, **diff_test.LATER)
+    return run("diff", before, after).stdout
+
+
 def all_help():
     commands = re.findall(r"^  ([a-z]+)  ", run("--help").stdout, re.MULTILINE)
     return "".join(run(command, "--help").stdout for command in commands)
@@ -47,8 +79,13 @@ def test_every_heading_of_a_table_is_explained():
     seen = set()
     for words in TABLES:
         seen |= headings(run(*words).stdout)
-    assert len(seen) > 25, seen
-    for heading in seen - OWN:
+    for table, own in ((advice, "gain, 90 %"), (validation, "repeatability"), (difference, "99 % interval")):
+        with tempfile.TemporaryDirectory() as folder:
+            found = headings(table(folder))
+        assert own in found, (own, found)
+        seen |= found
+    assert len(seen) > 40, seen
+    for heading in seen - OWN - OF_A_RECORD:
         done = subprocess.run([STEPSIM, "help", heading], capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{heading}: {done.stderr}"
 

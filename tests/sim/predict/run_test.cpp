@@ -88,7 +88,8 @@ TEST_CASE("run: the profile's interference holds unless the scenario states its 
     return predict(scenario, scenario.policies.front(), profile, {.noise_runs = 0});
   };
   const std::string note =
-      "interference is the profile's, from 12 measurements: compute +10.0 %, transfers +50.0 %; "
+      "by 12 measurements of the profile, compute takes 10.0 % longer and transfers 50.0 % longer "
+      "while they overlap; "
       "[interference] in the scenario takes its place";
   const Prediction measured = predicted({});
   CHECK(measured.summary.step_time_ms.mean ==

@@ -52,7 +52,8 @@ def outputs(*arguments, one_core=False):
             command, capture_output=True, text=True, check=False, timeout=300, cwd=folder,
             env=ENVIRONMENT,
             preexec_fn=(lambda: os.sched_setaffinity(0, {core})) if one_core else None)
-        assert done.returncode in (0, 1) and not done.stderr, (arguments, done.stderr)
+        said = [line for line in done.stderr.splitlines() if not line.startswith("planning on this host: ")]
+        assert done.returncode in (0, 1) and not said, (arguments, done.stderr)
         files = [pathlib.Path(folder, name) for name in ("a.json", "a.csv", "a.html")]
         return [done.stdout] + [file.read_text("utf-8") if file.exists() else "" for file in files]
 
@@ -171,7 +172,10 @@ def check_recommendation(text, result):
         assert result["recommendation"]["policy"] == choices[0]["policy"]
     if len(ranked) > 1:
         close(result["recommendation"]["gain"], ranked[0] / ranked[1] - 1, 1e-6)
-        assert f"{(ranked[0] / ranked[1] - 1) * 100:+.1f} % over" in text, text
+        # Those within 1 % of the fastest are said to be as fast; the gain is over the first that is not.
+        others = [speed for speed in ranked[1:] if ranked[0] / speed - 1 >= 0.01]
+        assert (" within 1 %" in text) == (0 < len(others) < len(ranked) - 1), text
+        assert not others or f"{(ranked[0] / others[0] - 1) * 100:+.1f} % over" in text, text
 
 
 def check_page(data, result):

@@ -40,13 +40,13 @@ function drawFront(page) {
     return;
   }
   const card = section(page, "front", "What speed costs",
-    "Each point is a setting that was priced, without noise. A solid one is on the front: nothing " +
+    "Each point is a setting that was predicted, without noise. A solid one is on the front: nothing " +
     "is faster with as little memory and as little change of the sampler's order. Point at one to " +
     "read it, click on it to keep it.");
   const view = {measure: measures[0], kept: front[0]};
   const controls = el("div", {class: "controls"});
   card.append(controls);
-  const box = figure(card, "Useful tokens per second", "of the priced settings");
+  const box = figure(card, "Useful tokens per second", "of the predicted settings");
   const kept = el("div", {class: "kept", "aria-live": "polite"});
   const again = chart(box, {height: (width) => width < 520 ? 320 : 380,
     margin: {top: 26, left: 56, bottom: 42}, label: () => frontSentence(front, view.measure)},
@@ -62,13 +62,13 @@ function drawFront(page) {
       again();
     }));
   }
-  legend(card, [["front-swatch", "on the front"], ["priced-swatch", "priced"],
+  legend(card, [["front-swatch", "on the front"], ["priced-swatch", "predicted"],
     ["line-front-line", "the fastest so far along this axis"]]);
   card.append(kept);
   showKept(kept, page, view.kept);
   if (open > 0) {
     card.append(el("p", {class: "hint",
-      text: `${plural(open, "point")} that were not priced could be on the front, too.`}));
+      text: `${plural(open, "setting")} that were not predicted could be on the front, too.`}));
   }
   frontTable(card, front);
 }

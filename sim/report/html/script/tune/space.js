@@ -7,7 +7,7 @@ function drawSpace(page) {
   const {points, counts, certificate_words: certificate, space} = page.data.result;
   const card = section(page, "space", "How sure the search is", shortName(certificate, 400));
   const rows = counts.map(([number, words]) => ({name: words, number,
-    strong: words.startsWith("priced")}));
+    strong: words.startsWith("predicted")}));
   const value = (row) => `${count(row.number)}, ${percent(row.number / points)}`;
   rowChart(figure(card, plural(points, "point"), "and what became of them"), rows, {
     domain: [0, points], unit: "points", format: d3.format("~s"),

@@ -3,7 +3,6 @@
 usage: page_test.py PATH_OF_STEPSIM
 """
 
-import contextlib
 import json
 import math
 import os
@@ -15,7 +14,7 @@ import time
 
 from pages import (
     FOLDER, PAIR, ROOT, SKEW, bars, browser, compare_page, errors, made, misfit_page, misfit_sweep_page, nothing_fits_page, open_all, opened,
-    pages, requests, run_page, run_tests, sharded_page, slide, sweep_page, table, training_page, tune_page, validated, validated_once,
+    pages, preferring, requests, run_page, run_tests, sharded_page, slide, sweep_page, table, training_page, tune_page, validated, validated_once,
     valley_page,
 )  # fmt: skip
 
@@ -331,17 +330,6 @@ def test_the_play_button_sweeps_and_says_what_runs():
     stopped = chrome.execute_script(cursor)
     time.sleep(0.2)
     assert chrome.execute_script(cursor) == stopped
-
-
-@contextlib.contextmanager
-def preferring(name, value):
-    chrome = browser()
-    features = [{"name": name, "value": value}]
-    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    try:
-        yield chrome
-    finally:
-        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def test_less_motion_jumps_instead():

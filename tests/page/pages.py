@@ -3,6 +3,7 @@
 Skips with a reason where python3-selenium, chromium or chromium-driver is absent.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -152,6 +153,18 @@ def opened(page, **size):
     chrome.get("file://" + page["path"])
     assert chrome.execute_script("return document.documentElement.dataset.readyMs"), "not drawn"
     return chrome
+
+
+@contextlib.contextmanager
+def preferring(name, value):
+    """The browser as for a user whose system has that preference."""
+    chrome = browser()
+    features = [{"name": name, "value": value}]
+    chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    try:
+        yield chrome
+    finally:
+        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def requests(chrome):

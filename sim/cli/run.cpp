@@ -43,11 +43,16 @@ constexpr const char* kRunUsage =
     "  stepsim run scenarios/bucket_valley.toml --set ddp.bucket_cap=\"100 MiB\" --json -\n"
     "  stepsim run scenarios/bucket_valley.toml --html page.html\n";
 
-/// Its timeline at other bucket caps, its steps, and what would save most.
-std::string run_page(PageContent content, Jobs& jobs, const std::vector<Prediction>& predictions) {
+/// Its timeline at other bucket caps, its steps, and what would save most. `also`: what its result
+/// has beside the prediction.
+std::string run_page(PageContent content,
+                     Jobs& jobs,
+                     const std::vector<Prediction>& predictions,
+                     const Json& also) {
   const Scenario& scenario = jobs.base();
   const Prediction& prediction = predictions.front();
   content.result = page_result(predictions);
+  content.result.update(also);
   content.warnings = note_texts(prediction);
   content.series.push_back(series_json(prediction, scenario.warmup_steps));
   add_bucket_cap_sweep(jobs, prediction, content);
@@ -89,12 +94,13 @@ Answer ask_run(const Request& request, const RunOptions& options) {
                     training_plans_text(plans, goal, screen),
                     memory);
   };
+  Json also = {{"memory_parts", memory_parts_json(memory)}};
+  if (goal.is_given()) {
+    also["training"] = training_plans_json(plans);
+  }
   answer.json = [=] {
     Json result = prediction_json(*predictions, StepRows::Streamed);
-    result["memory_parts"] = memory_parts_json(memory);
-    if (goal.is_given()) {
-      result["training"] = training_plans_json(plans);
-    }
+    result.update(also);
     return result;
   };
   answer.streamed = [=](const Json& json, const TextSink& sink) {
@@ -102,7 +108,7 @@ Answer ask_run(const Request& request, const RunOptions& options) {
   };
   answer.csv = [=] { return steps_csv(*predictions); };
   answer.html = [=, content = page_content(request, scenario)] {
-    return run_page(content, *jobs, *predictions);
+    return run_page(content, *jobs, *predictions, also);
   };
   return answer;
 }

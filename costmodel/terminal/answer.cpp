@@ -4,9 +4,14 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/terminal/screen.h"
+#include "costmodel/terminal/wrap.h"
 
 namespace stepsim {
 
@@ -81,7 +86,11 @@ int write_answer(const std::string& program, const Answer& answer) {
     print_report(answer.text(screen), screen);
     if (!answer.aside.empty()) {
       std::fflush(stdout);  // Where both go to one file, it stands behind the text.
-      print_message(answer.aside);
+      const Screen beside = screen_of(STDERR_FILENO);
+      print_message(
+          beside.is_terminal()
+              ? fmt::format("{}", fmt::join(wrapped(answer.aside, at(beside.columns)), "\n"))
+              : answer.aside);
     }
   }
   if (!outputs.markdown.empty()) {

@@ -258,12 +258,13 @@ std::vector<Key> optimizer_keys() {
            {name_of(OptimizerKind::Sgd), OptimizerKind::Sgd}},
           "`\"adamw\"`, `\"sgd\"`. Profiles hold the time of AdamW; SGD is taken to need as much "
           "less as it reads and writes less (3 of 7 elements a parameter, 5 with momentum)"),
-      number("state_bytes_per_parameter",
-             field(&S::optimizer_bytes_per_parameter),
-             {[](double value) { return value >= 0 && value <= 1e6; }, "0 to 1000000 bytes"},
-             "optimizer state, for the memory estimate",
-             "for `adamw` two moments in `model.parameter_dtype`, as PyTorch keeps them (8 with f32); "
-             "0 for `sgd`"),
+      number(
+          "state_bytes_per_parameter",
+          field(&S::optimizer_bytes_per_parameter),
+          {[](double value) { return value >= 0 && value <= 1e6; }, "0 to 1000000 bytes"},
+          "optimizer state, for the memory estimate",
+          "for `adamw` two moments in `model.parameter_dtype`, as PyTorch keeps them (8 with f32); "
+          "0 for `sgd`"),
   };
 }
 

@@ -38,7 +38,7 @@ class StepPricer : public StepLowering {
   /// Whether copies around gathers and reductions have a price by the byte, since none of the
   /// profile's says what they take.
   [[nodiscard]] bool copies_by_byte() const { return unit_host_.byte_seconds > 0; }
-  /// The same, but kernels have the numbers of their work for labels and take no
+  /// Returns the same prices, but kernels have the numbers of their work for labels and take no
   /// time.
   [[nodiscard]] StepPrices numbered_prices(const CostFactors& factors, double common);
 

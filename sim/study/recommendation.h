@@ -34,7 +34,7 @@ struct Recommendation {
   std::pair<double, double> gain_interval;  ///< Holds 90 % of the draws; both 0 without draws.
   bool unconfirmed = false;                 ///< See Prediction::unconfirmed; of any of them.
   bool drawn = false;  ///< True: there are draws, so that the shares and the interval hold.
-  /// Of the first over the fastest choice that is not alike; both gains 0 where all are.
+  /// The gain of the first over the fastest choice that is not alike; 0 where all are alike.
   double clear_gain = 0;
   std::pair<double, double> clear_interval;  ///< Holds 90 % of the draws.
 

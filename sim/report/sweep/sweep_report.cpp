@@ -31,7 +31,7 @@ namespace {
 
 constexpr const char* kBucketCap = "ddp.bucket_cap";
 constexpr const char* kTooClose = "too close to tell";
-/// Of a gain that would be large, from costs that nobody measured there.
+/// This is said of a gain that would be large, from costs that nobody measured there.
 constexpr const char* kTooUnsure = "too unsure to tell: measure what the warnings name";
 constexpr double kLarge = 0.1;
 

@@ -346,7 +346,8 @@ DiffVerdict verdict_of(const Effect& step) {
   return step.change > 0 ? DiffVerdict::Slower : DiffVerdict::Faster;
 }
 
-/// Of other batches on the two sides. Raises InputError where the records say no useful tokens.
+/// The verdict where the two sides have other batches. Raises InputError where the records say no
+/// useful tokens.
 DiffVerdict verdict_of_speed(const std::optional<SpeedChange>& speed) {
   if (!speed) {
     throw InputError(

@@ -25,8 +25,8 @@ struct MemoryParts {
 /// Those of the peak of a curve.
 [[nodiscard]] MemoryParts memory_parts(const MemoryCurve& curve);
 
-/// Of a sharded model they are those of the prediction's memory curve; else those of PeakMemory,
-/// the states, buckets, activations and logits of one batch. Raises InputError as predict() does.
+/// A sharded model has those of the prediction's memory curve, any other those of PeakMemory: the
+/// states, buckets, activations and logits of one batch. Raises InputError as predict() does.
 [[nodiscard]] MemoryParts memory_parts(const Job& job, const Prediction& prediction);
 
 }  // namespace stepsim

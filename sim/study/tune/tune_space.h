@@ -56,7 +56,7 @@ class TuneSpace {
   /// Returns the settings of a choice as a reader sees them, "bucket_cap 25 MiB"; where the space
   /// is the default one, only those that differ from the scenario.
   [[nodiscard]] std::string text(const TuneChoice& choice) const;
-  /// The same, each setting by itself.
+  /// Returns the same words, each setting by itself.
   [[nodiscard]] std::vector<std::string> words(const TuneChoice& choice) const;
 
   /// What gave the settings, for messages: "--over", or "--set" of the default space.

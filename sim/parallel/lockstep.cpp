@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "costmodel/base/index.h"
@@ -54,6 +56,7 @@ class LockstepReader {
       stretch.work = repeated_work(launched_[i].work);
       stretch.of_rank = mapped(launched_[i].of_rank, repeated_work);
     }
+    find_alike();
     return std::move(schedule_);
   }
 
@@ -63,6 +66,19 @@ class LockstepReader {
     std::vector<std::int32_t> work;
     std::vector<std::vector<std::int32_t>> of_rank;
   };
+
+  /// The layers of a model are alike.
+  void find_alike() {
+    const auto before = [](const LockstepStretch* a, const LockstepStretch* b) {
+      return std::tie(a->micro_batch, a->work, a->of_rank) <
+             std::tie(b->micro_batch, b->work, b->of_rank);
+    };
+    std::map<const LockstepStretch*, std::int32_t, decltype(before)> first(before);
+    for (std::size_t s = 0; s < schedule_.stretches.size(); ++s) {
+      LockstepStretch& stretch = schedule_.stretches[s];
+      stretch.first_alike = first.emplace(&stretch, static_cast<std::int32_t>(s)).first->second;
+    }
+  }
 
   bool take(std::size_t i) {
     const Instruction& in = ranks_.front()[i];
@@ -131,7 +147,9 @@ class LockstepReader {
                          schedule_.moves.back().index >= 0;
     if (!goes_on) {
       move.index = static_cast<std::int32_t>(schedule_.stretches.size());
-      schedule_.stretches.push_back({std::max(0, schedule_.micro_batches - 1), in.phase, {}, {}});
+      LockstepStretch& stretch = schedule_.stretches.emplace_back();
+      stretch.micro_batch = std::max(0, schedule_.micro_batches - 1);
+      stretch.phase = in.phase;
       schedule_.moves.push_back(move);
       launched_.emplace_back();
     }

@@ -36,7 +36,7 @@ struct LockstepMove {
 struct RepeatedWork {
   std::vector<std::int32_t> work;
   int times = 1;
-  bool operator==(const RepeatedWork&) const = default;
+  auto operator<=>(const RepeatedWork&) const = default;
 };
 
 /// Returns the same work with what repeats in it stated once.
@@ -49,6 +49,7 @@ struct LockstepStretch {
   std::vector<RepeatedWork> work;  ///< Of rank 0, and of all others where of_rank is empty.
   /// [rank] Where ranks do different work: the optimizer, whose states they share out.
   std::vector<std::vector<RepeatedWork>> of_rank;
+  std::int32_t first_alike = -1;  ///< The first stretch with this work: this one, or one before.
 
   [[nodiscard]] const std::vector<RepeatedWork>& work_of(int rank) const {
     return of_rank.empty() ? work : of_rank[static_cast<std::size_t>(rank)];

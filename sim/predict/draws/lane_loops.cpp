@@ -132,13 +132,25 @@ STEPSIM_TARGET_CLONES void span_then(const double* other_host,
   }
 }
 
-STEPSIM_TARGET_CLONES void work_on_stream(const double* launch,
-                                          const double* device,
-                                          const double* critical,
+STEPSIM_TARGET_CLONES void work_on_stream(const double* __restrict__ launch,
+                                          const double* __restrict__ device,
+                                          const double* __restrict__ critical,
                                           std::size_t lanes,
-                                          double* host,
-                                          double* stream) {
-  for (std::size_t l = 0; l < lanes; ++l) {
+                                          std::size_t counted,
+                                          double* __restrict__ host,
+                                          double* __restrict__ stream,
+                                          double* __restrict__ passed) {
+  std::size_t l = 0;
+  for (; l < counted; ++l) {
+    const double before = stream[l];
+    const double by_stream = before + device[l];
+    const double by_host = host[l] + critical[l];
+    const double end = by_stream > by_host ? by_stream : by_host;
+    stream[l] = end;
+    passed[l] += end - before;
+    host[l] += launch[l];
+  }
+  for (; l < lanes; ++l) {
     const double by_stream = stream[l] + device[l];
     const double by_host = host[l] + critical[l];
     stream[l] = by_stream > by_host ? by_stream : by_host;
@@ -146,22 +158,33 @@ STEPSIM_TARGET_CLONES void work_on_stream(const double* launch,
   }
 }
 
-STEPSIM_TARGET_CLONES void wait_until(const double* time,
-                                      const double* after,
+STEPSIM_TARGET_CLONES void wait_until(const double* __restrict__ time,
+                                      const double* __restrict__ after,
                                       std::size_t lanes,
-                                      double* clock) {
-  for (std::size_t l = 0; l < lanes; ++l) {
+                                      std::size_t counted,
+                                      double* __restrict__ clock,
+                                      double* __restrict__ passed) {
+  std::size_t l = 0;
+  for (; l < counted; ++l) {
+    const double before = clock[l];
+    const double until = time[l] + after[l];
+    const double end = before > until ? before : until;
+    clock[l] = end;
+    passed[l] += end - before;
+  }
+  for (; l < lanes; ++l) {
     const double until = time[l] + after[l];
     clock[l] = clock[l] > until ? clock[l] : until;
   }
 }
 
-STEPSIM_TARGET_CLONES void add_difference(const double* a,
-                                          const double* b,
-                                          std::size_t lanes,
-                                          double* out) {
+STEPSIM_TARGET_CLONES void wait_until(const double* __restrict__ time,
+                                      const double* __restrict__ after,
+                                      std::size_t lanes,
+                                      double* __restrict__ clock) {
   for (std::size_t l = 0; l < lanes; ++l) {
-    out[l] += a[l] - b[l];
+    const double until = time[l] + after[l];
+    clock[l] = clock[l] > until ? clock[l] : until;
   }
 }
 

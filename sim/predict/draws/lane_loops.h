@@ -78,18 +78,27 @@ void span_then(const double* other_host,
                double* critical);
 
 /// Works on a stream: its end is the later of itself plus device, and host plus critical; then the
-/// host goes on by launch.
+/// host goes on by launch. `passed`: by how much the end moved is added to this in the first
+/// `counted` lanes. Arrays are apart from one another.
 void work_on_stream(const double* launch,
                     const double* device,
                     const double* critical,
                     std::size_t lanes,
+                    std::size_t counted,
                     double* host,
-                    double* stream);
+                    double* stream,
+                    double* passed);
+
+/// Sets a clock to the later of itself and time + after. `passed`: as of work_on_stream(). Arrays
+/// are apart from one another.
+void wait_until(const double* time,
+                const double* after,
+                std::size_t lanes,
+                std::size_t counted,
+                double* clock,
+                double* passed);
 
 /// Sets a clock to the later of itself and time + after.
 void wait_until(const double* time, const double* after, std::size_t lanes, double* clock);
-
-/// Sets out to a - b, added to what it was.
-void add_difference(const double* a, const double* b, std::size_t lanes, double* out);
 
 }  // namespace stepsim

@@ -22,13 +22,42 @@ LaneSchedule::LaneSchedule(const LockstepSchedule& schedule, std::size_t lanes)
       call_[at(one)] = n;
     }
   }
+  place_events();
+}
+
+void LaneSchedule::place_events() {
+  constexpr std::size_t kNever = 0;
+  const std::vector<LockstepMove>& moves = schedule_->moves;
+  std::vector<std::size_t> last_wait(at(schedule_->program.program.events), kNever);
+  const auto waits = [](const LockstepMove& move) {
+    return move.kind == Opcode::EventWait || move.kind == Opcode::HostEvent;
+  };
+  for (std::size_t m = 0; m < moves.size(); ++m) {
+    if (waits(moves[m])) {
+      last_wait[at(moves[m].index)] = m;
+    }
+  }
+  place_of_event_.assign(last_wait.size(), -1);
+  std::vector<std::int32_t> vacant;
+  for (std::size_t m = 0; m < moves.size(); ++m) {
+    const LockstepMove& move = moves[m];
+    if (move.kind == Opcode::Record && last_wait[at(move.index)] != kNever) {
+      if (vacant.empty()) {
+        vacant.push_back(static_cast<std::int32_t>(event_places_++));
+      }
+      place_of_event_[at(move.index)] = vacant.back();
+      vacant.pop_back();
+    } else if (waits(move) && last_wait[at(move.index)] == m) {
+      vacant.push_back(place_of_event_[at(move.index)]);
+    }
+  }
 }
 
 void LaneSchedule::set(std::size_t lane, const LockstepTimes& times) {
   for (std::size_t m = 0; m < times.moves.size(); ++m) {
     const LockstepMove& move = times.moves[m];
     set(3 * m, lane, move.host);
-    set(3 * m + 1, lane, move.latency);
+    set(3 * m + 1, lane, move.kind == Opcode::Work ? move.latency + move.work : move.latency);
     set(3 * m + 2, lane, move.work);
   }
   for (std::size_t n = 0; n < times.transfers.size(); ++n) {

@@ -18,7 +18,7 @@ inline constexpr double kExactTime = 0x1p52;  ///< 52 days.
 /// The schedule of a step with the times that it has in each lane.
 class LaneSchedule {
  public:
-  /// The times of a move: [lane] each.
+  /// The times of a move: [lane] each. The latency of work includes the work.
   struct Times {
     const double* host;
     const double* latency;
@@ -36,6 +36,11 @@ class LaneSchedule {
   }
   /// The streams that it uses beside the compute stream.
   [[nodiscard]] const std::vector<std::uint8_t>& side_streams() const { return side_streams_; }
+  /// Where an event is kept, which many share one after another; -1: nothing waits for it.
+  [[nodiscard]] std::int32_t place_of_event(std::int32_t event) const {
+    return place_of_event_[at(event)];
+  }
+  [[nodiscard]] std::size_t event_places() const { return event_places_; }
   /// [lane] Of a collective of the program, its transfer.
   [[nodiscard]] const double* transfer(std::int32_t collective) const {
     return &transfers_[call_[at(collective)] * lanes_];
@@ -48,6 +53,7 @@ class LaneSchedule {
     return columns_[time] == kZero ? zeros_.data() : &values_[at(columns_[time]) * lanes_];
   }
   void set(std::size_t time, std::size_t lane, Duration value);
+  void place_events();
 
   const LockstepSchedule* schedule_;
   std::size_t lanes_;
@@ -55,6 +61,8 @@ class LaneSchedule {
   std::vector<std::int32_t> columns_;  ///< [3 move + host, latency or work] kZero in most.
   LaneTimes values_;                   ///< [column][lane]
   std::vector<std::uint8_t> side_streams_;
+  std::vector<std::int32_t> place_of_event_;
+  std::size_t event_places_ = 0;
   std::vector<std::size_t> call_;  ///< [collective of the program] its number among the calls.
   LaneTimes transfers_;            ///< [in the order of the calls][lane]
 };

@@ -50,7 +50,10 @@ bool LaneFolder::fold(const LockstepSchedule& schedule,
   const std::size_t micro_batches = slowness.load.size();
   folded.data.resize(micro_batches);
   folded.copies.resize(micro_batches);
-  folded.stretches.resize(schedule.stretches.size());
+  const std::size_t stretches = schedule.stretches.size();
+  folded.folded.resize(stretches);
+  folded.of.resize(stretches);
+  alike_.assign(stretches, stretches);
   times_.resize(micro_batches);
   std::vector<Stall> forward;
   std::vector<Stall> backward;
@@ -76,13 +79,20 @@ bool LaneFolder::fold(const LockstepSchedule& schedule,
       add_op(launch_.data(), work.data(), folded.copies[m]);
     }
   }
-  for (std::size_t s = 0; s < schedule.stretches.size(); ++s) {
+  for (std::size_t s = 0; s < stretches; ++s) {
     const LockstepStretch& stretch = schedule.stretches[s];
     const std::size_t m = at(stretch.micro_batch);
-    fold_stretch(stretch,
-                 rank,
-                 stretch.phase == Phase::Forward ? forward[m] : backward[m],
-                 folded.stretches[s]);
+    Stall& stall = stretch.phase == Phase::Forward ? forward[m] : backward[m];
+    std::size_t& alike = alike_[at(stretch.first_alike)];
+    folded.of[s] = s;
+    if (stall.any()) {
+      fold_stretch(stretch, rank, stall, folded.folded[s]);
+    } else if (alike == stretches) {
+      fold_stretch(stretch, rank, stall, folded.folded[s]);
+      alike = s;
+    } else {
+      folded.of[s] = alike;
+    }
   }
   return exact_;
 }

@@ -32,10 +32,15 @@ struct LaneSlowness {
 
 /// A rank's own work in one step, in each lane: LockstepWork, to the nanosecond.
 struct LaneWork {
-  std::vector<LaneTimes> ready;     ///< [micro-batch] Where a loader has workers.
-  std::vector<LaneTimes> data;      ///< [micro-batch]
-  std::vector<LaneSpan> copies;     ///< [micro-batch]
-  std::vector<LaneSpan> stretches;  ///< [stretch]
+  std::vector<LaneTimes> ready;  ///< [micro-batch] Where a loader has workers.
+  std::vector<LaneTimes> data;   ///< [micro-batch]
+  std::vector<LaneSpan> copies;  ///< [micro-batch]
+  std::vector<LaneSpan> folded;  ///< [stretch] Those that no stretch before is like.
+  std::vector<std::size_t> of;   ///< [stretch] Which of the folded ones it is.
+
+  [[nodiscard]] const LaneSpan& stretch(std::int32_t number) const {
+    return folded[of[at(number)]];
+  }
 };
 
 /// Folds the work of one rank after another.
@@ -82,7 +87,8 @@ class LaneFolder {
   const LaneSlowness* slowness_ = nullptr;
   std::size_t first_ = 0;
   std::vector<std::vector<LaneTimes>> times_;  ///< [micro-batch][work] Empty: not known yet.
-  LaneSpan part_;                              ///< Scratch, as is factor_.
+  std::vector<std::size_t> alike_;  ///< [stretch] The folded one that those like it are; none: all.
+  LaneSpan part_;                   ///< Scratch, as is factor_.
   std::vector<double> factor_;
 };
 

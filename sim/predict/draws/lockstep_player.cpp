@@ -214,7 +214,7 @@ void LockstepPlayer::begin_step(const LaneSchedule& schedule) {
     for (const std::uint8_t stream : schedule.side_streams()) {
       rank.streams[stream].assign(lanes_, kNever);
     }
-    rank.events.resize(at(program.events), LaneTimes(lanes_));
+    rank.events.resize(std::max(rank.events.size(), schedule.event_places()), LaneTimes(lanes_));
     rank.marks.resize(at(program.marks), LaneTimes(lanes_));
     rank.phases.assign(kPhases, LaneTimes(draws_));
     rank.waiting.assign(draws_, 0.0);
@@ -304,25 +304,21 @@ bool LockstepPlayer::play_step(int step, const LaneSchedule& schedule) {
   return true;
 }
 
-template <typename Function>
-void LockstepPlayer::pass(Rank& rank, std::uint8_t stream, Phase phase, Function change) {
-  LaneTimes& free = rank.streams[stream];
-  if (stream != kComputeStream) {
-    change(free.data());
-    return;
-  }
-  rank.before.assign(free.begin(), free.begin() + static_cast<std::ptrdiff_t>(draws_));
-  change(free.data());
-  add_difference(
-      free.data(), rank.before.data(), draws_, rank.phases[static_cast<std::size_t>(phase)].data());
-}
-
 void LockstepPlayer::make(const LaneSchedule& schedule, std::size_t number, std::size_t rank) {
   const LockstepMove& move = schedule.schedule().moves[number];
   const LaneSchedule::Times times = schedule.times(number);
   Rank& state = state_[rank];
   LaneTimes& free = state.streams[move.stream == kNoStream ? kComputeStream : move.stream];
   double* host = state.host.data();
+  // What passes on the compute stream is counted.
+  const std::size_t counted = move.stream == kComputeStream ? draws_ : 0;
+  const auto event = [&]() -> LaneTimes& {
+    return state.events[at(schedule.place_of_event(move.index))];
+  };
+  const auto pass_until = [&](Phase phase, const LaneTimes& time, const double* after) {
+    double* passed = state.phases[static_cast<std::size_t>(phase)].data();
+    wait_until(time.data(), after, lanes_, counted, free.data(), passed);
+  };
   const auto called = [&]() -> Called& {
     return called_[at(schedule.schedule().collectives[at(move.index)][rank])];
   };
@@ -339,7 +335,7 @@ void LockstepPlayer::make(const LaneSchedule& schedule, std::size_t number, std:
       host_until(called().end);
       break;
     case Opcode::HostEvent:
-      host_until(state.events[at(move.index)]);
+      host_until(event());
       break;
     case Opcode::HostSync:
       host_until(free);
@@ -362,19 +358,17 @@ void LockstepPlayer::make(const LaneSchedule& schedule, std::size_t number, std:
           state.waiting[d] += std::max(0.0, collective.last_arrival[d] - free[d]);
         }
       }
-      pass(state, move.stream, Phase::Wait, [&](double* stream) {
-        wait_until(collective.end.data(), times.latency, lanes_, stream);
-      });
+      pass_until(Phase::Wait, collective.end, times.latency);
       add(times.host, lanes_, host);
       break;
     }
     case Opcode::Record:
-      state.events[at(move.index)] = free;
+      if (schedule.place_of_event(move.index) >= 0) {
+        event() = free;
+      }
       break;
     case Opcode::EventWait:
-      pass(state, move.stream, move.phase, [&](double* stream) {
-        wait_until(state.events[at(move.index)].data(), none_.data(), lanes_, stream);
-      });
+      pass_until(move.phase, event(), none_.data());
       break;
     case Opcode::Mark:
       state.marks[at(move.index)] = free;
@@ -393,9 +387,14 @@ void LockstepPlayer::make(const LaneSchedule& schedule, std::size_t number, std:
 void LockstepPlayer::work(const LaneSchedule& schedule, std::size_t number, Rank& rank) {
   const LockstepMove& move = schedule.schedule().moves[number];
   const auto enqueue = [&](const double* launch, const double* device, const double* critical) {
-    pass(rank, move.stream, move.phase, [&](double* stream) {
-      work_on_stream(launch, device, critical, lanes_, rank.host.data(), stream);
-    });
+    work_on_stream(launch,
+                   device,
+                   critical,
+                   lanes_,
+                   move.stream == kComputeStream ? draws_ : 0,
+                   rank.host.data(),
+                   rank.streams[move.stream].data(),
+                   rank.phases[static_cast<std::size_t>(move.phase)].data());
   };
   const auto enqueue_span = [&](const LaneSpan& span) {
     enqueue(span.host.data(), span.device.data(), span.critical.data());
@@ -404,12 +403,10 @@ void LockstepPlayer::work(const LaneSchedule& schedule, std::size_t number, Rank
     add(rank.work.data[at(move.index)].data(), lanes_, rank.host.data());
     enqueue_span(rank.work.copies[at(move.index)]);
   } else if (move.index >= 0) {
-    enqueue_span(rank.work.stretches[at(move.index)]);
+    enqueue_span(rank.work.stretch(move.index));
   } else {
     const LaneSchedule::Times times = schedule.times(number);
-    rank.critical.assign(times.work, times.work + lanes_);
-    add(times.latency, lanes_, rank.critical.data());
-    enqueue(times.host, times.work, rank.critical.data());
+    enqueue(times.host, times.work, times.latency);
   }
 }
 

@@ -42,12 +42,10 @@ class LockstepPlayer {
   struct Rank {
     LaneTimes host;                  ///< [lane] The clocks; they go on from step to step.
     std::vector<LaneTimes> streams;  ///< [stream][lane]
-    std::vector<LaneTimes> events;   ///< [event][lane]
+    std::vector<LaneTimes> events;   ///< [LaneSchedule::place_of_event()][lane]
     std::vector<LaneTimes> marks;    ///< [mark][lane]
     std::vector<LaneTimes> phases;   ///< [phase][draw] In the first run of each draw.
     LaneTimes waiting;               ///< [draw]
-    LaneTimes before;                ///< [draw] Scratch,
-    LaneTimes critical;              ///< [lane] and this, too.
     LaneWork work;
   };
   /// A collective of the program in a step.
@@ -72,9 +70,6 @@ class LockstepPlayer {
   void begin_step(const LaneSchedule& schedule);
   void make(const LaneSchedule& schedule, std::size_t move, std::size_t rank);
   void work(const LaneSchedule& schedule, std::size_t move, Rank& rank);
-  /// Moves the end of a stream forward by `change`, counted as `phase` on the compute stream.
-  template <typename Function>
-  void pass(Rank& rank, std::uint8_t stream, Phase phase, Function change);
   /// All ranks have called: false where two transfers would share links.
   [[nodiscard]] bool transfer(const LaneSchedule& schedule, std::int32_t call);
   void draw_transfers(const LaneSchedule& schedule);

@@ -2,206 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 #include "costmodel/base/index.h"
-#include "costmodel/base/mapped.h"
 #include "sim/engine/time_limit.h"
+#include "sim/parallel/lockstep_reader.h"
 
 namespace stepsim {
 namespace {
-
-/// Whether two ranks do the same, but for the group that a collective is among and for the number
-/// of a kernel.
-bool alike(const Instruction& a, const Instruction& b) {
-  const bool meets =
-      a.kind == Opcode::Collective || a.kind == Opcode::StreamWait || a.kind == Opcode::HostWait;
-  return a.kind == b.kind && a.stream == b.stream && a.phase == b.phase &&
-         (a.label < 0) == (b.label < 0) && a.host == b.host && a.latency == b.latency &&
-         a.work == b.work && (meets || a.index == b.index);
-}
-
-/// Turns the instructions of all ranks into moves, from the first to the last.
-class LockstepReader {
- public:
-  explicit LockstepReader(StepProgram program)
-      : ranks_(std::exchange(program.program.ranks, {})),
-        calls_(program.program.collectives.size(), -1),
-        recorded_(at(program.program.events), false) {
-    schedule_.program = std::move(program);
-  }
-
-  /// `stretches`: false where the moves alone are wanted.
-  std::optional<LockstepSchedule> read(bool stretches) {
-    const std::size_t count = ranks_.front().size();
-    if (std::ranges::any_of(ranks_, [&](const auto& rank) { return rank.size() != count; })) {
-      return std::nullopt;
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      for (const auto& rank : ranks_) {
-        if (!alike(rank[i], ranks_.front()[i])) {
-          return std::nullopt;
-        }
-      }
-      if (!take(i)) {
-        return std::nullopt;
-      }
-    }
-    schedule_.program.program.ranks.resize(ranks_.size());
-    for (std::size_t i = 0; stretches && i < schedule_.stretches.size(); ++i) {
-      LockstepStretch& stretch = schedule_.stretches[i];
-      stretch.work = repeated_work(launched_[i].work);
-      stretch.of_rank = mapped(launched_[i].of_rank, repeated_work);
-    }
-    find_alike();
-    return std::move(schedule_);
-  }
-
- private:
-  /// The kernels of a stretch, one by one.
-  struct Launched {
-    std::vector<std::int32_t> work;
-    std::vector<std::vector<std::int32_t>> of_rank;
-  };
-
-  /// The layers of a model are alike.
-  void find_alike() {
-    const auto before = [](const LockstepStretch* a, const LockstepStretch* b) {
-      return std::tie(a->micro_batch, a->work, a->of_rank) <
-             std::tie(b->micro_batch, b->work, b->of_rank);
-    };
-    std::map<const LockstepStretch*, std::int32_t, decltype(before)> first(before);
-    for (std::size_t s = 0; s < schedule_.stretches.size(); ++s) {
-      LockstepStretch& stretch = schedule_.stretches[s];
-      stretch.first_alike = first.emplace(&stretch, static_cast<std::int32_t>(s)).first->second;
-    }
-  }
-
-  bool take(std::size_t i) {
-    const Instruction& in = ranks_.front()[i];
-    LockstepMove move{in.kind, in.stream, in.phase, in.index, in.host, in.latency, in.work};
-    switch (in.kind) {
-      case Opcode::HostUntil:
-        move.index = schedule_.micro_batches;
-        break;
-      case Opcode::HostSync:
-        if (in.stream != kComputeStream) {
-          return false;  // What it holds up would be told apart from other waits.
-        }
-        break;
-      case Opcode::Host:
-      case Opcode::Mark:
-        break;
-      case Opcode::Work:
-        return take_work(i, move);
-      case Opcode::Collective:
-        if (in.stream == kNoStream) {
-          return false;
-        }
-        move.index = call(i);
-        break;
-      case Opcode::StreamWait:
-      case Opcode::HostWait:
-        move.index = awaited(i);
-        if (move.index < 0) {
-          return false;
-        }
-        break;
-      case Opcode::Record:
-        recorded_[at(in.index)] = true;
-        break;
-      case Opcode::EventWait:
-      case Opcode::HostEvent:
-        if (!recorded_[at(in.index)]) {
-          return false;
-        }
-        break;
-    }
-    schedule_.moves.push_back(move);
-    return true;
-  }
-
-  bool take_work(std::size_t i, LockstepMove& move) {
-    const Instruction& in = ranks_.front()[i];
-    if (in.phase == Phase::Data) {
-      // The host has built the batch by the instruction before, which takes no time here.
-      move.index = schedule_.micro_batches++;
-      schedule_.moves.push_back(move);
-      return true;
-    }
-    if (in.label < 0) {
-      move.index = -1;
-      schedule_.moves.push_back(move);
-      return true;
-    }
-    if (in.work != Duration::zero() || in.host != Duration::zero() ||
-        in.latency != Duration::zero()) {
-      return false;  // A time that would be lost.
-    }
-    const bool goes_on = !schedule_.moves.empty() && schedule_.moves.back().kind == Opcode::Work &&
-                         schedule_.moves.back().phase == in.phase &&
-                         schedule_.moves.back().stream == in.stream &&
-                         schedule_.moves.back().index >= 0;
-    if (!goes_on) {
-      move.index = static_cast<std::int32_t>(schedule_.stretches.size());
-      LockstepStretch& stretch = schedule_.stretches.emplace_back();
-      stretch.micro_batch = std::max(0, schedule_.micro_batches - 1);
-      stretch.phase = in.phase;
-      schedule_.moves.push_back(move);
-      launched_.emplace_back();
-    }
-    add_kernel(launched_.back(), i);
-    return true;
-  }
-
-  void add_kernel(Launched& stretch, std::size_t i) const {
-    const std::int32_t first = ranks_.front()[i].label;
-    const bool differ =
-        std::ranges::any_of(ranks_, [&](const auto& rank) { return rank[i].label != first; });
-    if (differ && stretch.of_rank.empty()) {
-      stretch.of_rank.assign(ranks_.size(), stretch.work);
-    }
-    stretch.work.push_back(first);
-    for (std::size_t r = 0; r < stretch.of_rank.size(); ++r) {
-      stretch.of_rank[r].push_back(ranks_[r][i].label);
-    }
-  }
-
-  /// Numbers the collectives that the ranks call together.
-  std::int32_t call(std::size_t i) {
-    const auto number = static_cast<std::int32_t>(schedule_.collectives.size());
-    std::vector<std::int32_t>& called = schedule_.collectives.emplace_back();
-    for (const auto& rank : ranks_) {
-      called.push_back(rank[i].index);
-      calls_[at(rank[i].index)] = number;
-    }
-    return number;
-  }
-
-  /// The number of the collectives that the ranks wait for together; -1: they have not been called
-  /// together.
-  [[nodiscard]] std::int32_t awaited(std::size_t i) const {
-    const std::int32_t number = calls_[at(ranks_.front()[i].index)];
-    if (number < 0) {
-      return -1;
-    }
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      if (schedule_.collectives[at(number)][r] != ranks_[r][i].index) {
-        return -1;
-      }
-    }
-    return number;
-  }
-
-  std::vector<std::vector<Instruction>> ranks_;
-  std::vector<std::int32_t> calls_;  ///< [collective] its number in the order of the calls.
-  std::vector<bool> recorded_;       ///< [event]
-  std::vector<Launched> launched_;   ///< [stretch]
-  LockstepSchedule schedule_;
-};
 
 /// How often the first `period` of these repeat, one behind the other.
 int repeats_of(std::span<const std::int32_t> work, std::size_t period) {
@@ -383,7 +192,11 @@ class LockstepPlayer {
 }  // namespace
 
 std::optional<LockstepSchedule> lockstep_schedule(StepProgram program) {
-  return LockstepReader(std::move(program)).read(true);
+  LockstepReader reader;
+  for (const std::vector<Instruction>& rank : program.program.ranks) {
+    reader.add(rank);
+  }
+  return std::move(reader).schedule(std::move(program));
 }
 
 std::vector<RepeatedWork> repeated_work(const std::vector<std::int32_t>& work) {
@@ -419,17 +232,17 @@ std::vector<RepeatedWork> repeated_work(const std::vector<std::int32_t>& work) {
   return result;
 }
 
-LockstepTimes times_of(const LockstepSchedule& schedule, StepProgram first_rank) {
-  first_rank.program.ranks.resize(1);
-  std::optional<LockstepSchedule> timed = LockstepReader(std::move(first_rank)).read(false);
+LockstepTimes times_of(const LockstepSchedule& schedule, const StepProgram& first_rank) {
+  LockstepReader reader;
+  reader.add(first_rank.program.ranks.front());
   const auto same = [](const LockstepMove& a, const LockstepMove& b) { return a.does_as(b); };
-  if (!timed || !std::ranges::equal(timed->moves, schedule.moves, same) ||
-      timed->collectives.size() != schedule.collectives.size()) {
+  if (!reader.in_lockstep() || !std::ranges::equal(reader.moves(), schedule.moves, same) ||
+      reader.collectives().size() != schedule.collectives.size()) {
     throw std::invalid_argument("lockstep: a program of another step");
   }
-  LockstepTimes times{std::move(timed->moves), {}};
-  for (const std::vector<std::int32_t>& called : timed->collectives) {
-    times.transfers.push_back(timed->program.program.collectives[at(called.front())].transfer);
+  LockstepTimes times{reader.moves(), {}};
+  for (const std::vector<std::int32_t>& called : reader.collectives()) {
+    times.transfers.push_back(first_rank.program.collectives[at(called.front())].transfer);
   }
   return times;
 }

@@ -82,7 +82,8 @@ struct LockstepTimes {
 /// The times that another program of such a step has in place of the schedule's. Rank 0 of it is
 /// enough, since what the ranks share takes as long for all. Throws std::invalid_argument: its rank
 /// 0 does something else.
-[[nodiscard]] LockstepTimes times_of(const LockstepSchedule& schedule, StepProgram first_rank);
+[[nodiscard]] LockstepTimes times_of(const LockstepSchedule& schedule,
+                                     const StepProgram& first_rank);
 
 /// Returns the same schedule with other times.
 [[nodiscard]] LockstepSchedule retimed(LockstepSchedule schedule, LockstepTimes times);

@@ -81,4 +81,21 @@ class RankProgram {
   Phase other_ = Phase::Other;
 };
 
+/// Has the wanted ranks' instructions written by a `Rank` each.
+template <typename Rank, typename Context>
+void build_ranks(const Context& context,
+                 const StepPrices& prices,
+                 const StepWork& step,
+                 StepProgram& program) {
+  CollectiveLog log(prices, program);
+  std::size_t instructions = 0;  // Ranks do the same.
+  for (int rank = 0; rank < step.wanted_ranks(); ++rank) {
+    std::vector<Instruction>& of_rank = program.program.ranks[static_cast<std::size_t>(rank)];
+    of_rank.reserve(instructions);
+    Rank(context, log, program, rank).build();
+    instructions = of_rank.size();
+    step.on_rank(of_rank);
+  }
+}
+
 }  // namespace stepsim

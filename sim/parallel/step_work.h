@@ -8,6 +8,7 @@
 #include "costmodel/base/units.h"
 #include "costmodel/network/collective_cost.h"
 #include "costmodel/network/interference.h"
+#include "sim/engine/program.h"
 #include "sim/parallel/iteration.h"
 #include "sim/parallel/trained_model.h"
 
@@ -112,6 +113,8 @@ struct StepWork {
   bool joining = false;  ///< Inside join(): ranks may run out of inputs.
   bool last_of_join = false;
   bool first_rank_only = false;  ///< The program of rank 0 is all that is wanted.
+  /// Is given the instructions of each rank when they are there, and may take them.
+  std::function<void(std::vector<Instruction>&)> on_rank = [](std::vector<Instruction>&) {};
 
   /// The ranks of which a program is wanted: those before this one.
   [[nodiscard]] int wanted_ranks() const {

@@ -119,10 +119,7 @@ class RankProgramBuilder : public RankProgram {
 template <typename Builder>
 [[nodiscard]] StepProgram built_program(const StepContext& context) {
   StepProgram result = empty_program(context.model, context.step);
-  CollectiveLog log(context.prices, result);
-  for (int rank = 0; rank < context.step.wanted_ranks(); ++rank) {
-    Builder(context, log, result, rank).build();
-  }
+  build_ranks<Builder>(context, context.prices, context.step, result);
   return result;
 }
 

@@ -409,12 +409,7 @@ StepProgram fsdp1_program(const TrainedModel& model,
   context.post_divisor = ranks / context.pre_divisor;
   context.shard_group = {1, options.shards, 1};
   context.replica_group = {1 + options.replicas, options.replicas, options.shards};
-  CollectiveLog log(prices, result);
-  for (int rank = 0; rank < step.wanted_ranks(); ++rank) {
-    // Ranks do the same.
-    result.program.ranks[at(rank)].reserve(result.program.ranks.front().size());
-    Fsdp1RankProgram(context, log, result, rank).build();
-  }
+  build_ranks<Fsdp1RankProgram>(context, prices, step, result);
   return result;
 }
 

@@ -458,12 +458,7 @@ StepProgram fsdp2_program(const TrainedModel& model,
     next += shards;
   }
   context.slice_group = group_of(next, slice_ranks_of(units));
-  CollectiveLog log(prices, result);
-  for (int rank = 0; rank < step.wanted_ranks(); ++rank) {
-    // Ranks do the same.
-    result.program.ranks[at(rank)].reserve(result.program.ranks.front().size());
-    Fsdp2RankProgram(context, log, result, rank).build();
-  }
+  build_ranks<Fsdp2RankProgram>(context, prices, step, result);
   return result;
 }
 

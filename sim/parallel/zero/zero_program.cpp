@@ -298,12 +298,7 @@ StepProgram zero_program(const TrainedModel& model,
   context.stored = static_cast<double>(model.element_bytes);
   context.gathered = options.param_dtype ? size(*options.param_dtype) : context.stored;
   context.reduced = options.reduce_dtype ? size(*options.reduce_dtype) : context.gathered;
-  CollectiveLog log(prices, result);
-  for (int rank = 0; rank < step.wanted_ranks(); ++rank) {
-    // Ranks do the same.
-    result.program.ranks[at(rank)].reserve(result.program.ranks.front().size());
-    ZeroRankProgram(context, log, result, rank).build();
-  }
+  build_ranks<ZeroRankProgram>(context, prices, step, result);
   return result;
 }
 

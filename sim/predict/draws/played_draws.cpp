@@ -195,10 +195,14 @@ std::optional<PlayedDraws> play_lockstep_lanes(Run& run,
                                                const std::vector<Draw>& draws,
                                                int threads,
                                                const ProgressCallback& on_progress) {
-  // Clocks and work of a rank take about a kilobyte in each lane: these are some 200 MB.
+  // Clocks and work of a rank take about a kilobyte in each lane: these are some 200 MB. A loop
+  // over fewer lanes than four takes as long as one over four.
   constexpr std::size_t kRankDraws = 100'000;
-  const std::size_t ranks = at(run.scenario().ranks);
-  Parts parts(draws.size(), std::clamp<std::size_t>(kRankDraws / ranks, 1, 32), on_progress);
+  const std::size_t of_memory = kRankDraws / at(run.scenario().ranks);
+  const std::size_t of_two_threads = (draws.size() + 1) / 2;
+  Parts parts(draws.size(),
+              std::clamp<std::size_t>(std::min(of_memory, of_two_threads), 4, 32),
+              on_progress);
   const std::size_t runs = draws.front().size();
   std::vector<std::unique_ptr<LockstepPlayer>> players;
   for (std::size_t part = 0; part < parts.count(); ++part) {

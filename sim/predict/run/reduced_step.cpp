@@ -6,6 +6,7 @@
 
 #include "costmodel/base/index.h"
 #include "sim/engine/program_check.h"
+#include "sim/parallel/lockstep_reader.h"
 #include "sim/predict/bucket_lists.h"
 #include "sim/predict/run/unit_host_times.h"
 #include "sim/predict/scenario_profile.h"
@@ -172,7 +173,11 @@ const KnownSchedule* ReducedStep::schedule(const StepWork& step) {
   if (known != schedules_.end()) {
     return &*known;
   }
-  std::optional<LockstepSchedule> schedule = lockstep_schedule(numbered_program(step, {}, 1));
+  LockstepReader reader;
+  StepWork read = step;
+  read.on_rank = [&](std::vector<Instruction>& rank) { reader.add(std::exchange(rank, {})); };
+  StepProgram program = numbered_program(std::move(read), {}, 1);
+  std::optional<LockstepSchedule> schedule = std::move(reader).schedule(std::move(program));
   if (!schedule) {
     return nullptr;
   }

@@ -164,6 +164,13 @@ TEST_CASE("lockstep: what it does not know is left to the engine") {
   // A rank does something else, or more.
   CHECK(refused([](Program& program) { program.ranks[1][2].label = -1; }));
   CHECK(refused([](Program& program) { program.ranks[2].push_back(numbered_work(0)); }));
+  // A rank waits for what another one has called.
+  CHECK(refused([](Program& program) {
+    program.collectives.push_back(program.collectives.front());
+    for (Instruction& in : program.ranks[2]) {
+      in.index = in.kind == Opcode::Collective ? 1 : in.index;
+    }
+  }));
   // Work with a number has a time of its own, which would be lost.
   CHECK(refused([](Program& program) {
     for (auto& rank : program.ranks) {

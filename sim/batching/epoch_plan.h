@@ -55,6 +55,11 @@ struct EpochPlan {
     return pieces.empty() ? Piece{id, 0, lengths[at(id)]} : pieces[at(id)];
   }
 
+  /// The sample that an id in `batches` is of.
+  [[nodiscard]] std::int64_t sample_of(std::int64_t id) const {
+    return pieces.empty() ? id : pieces[at(id)].sample;
+  }
+
   /// The samples and parts of samples of one batch. `lengths`: [sample].
   [[nodiscard]] std::vector<Piece> pieces_of(std::span<const std::int64_t> batch,
                                              std::span<const std::int64_t> lengths) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <set>
 #include <span>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "costmodel/base/index.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 
@@ -28,16 +30,13 @@ std::vector<double> sampler_positions(const PolicyInput& input) {
   return position;
 }
 
-/// The samples, or parts of them, of a step over all ranks; `step` counts batches of each rank.
+/// The ids of a step over all ranks; `step` counts batches of each rank.
 template <typename Visit>
-void for_each_piece(const EpochPlan& epoch,
-                    const PolicyInput& input,
-                    std::size_t step,
-                    Visit visit) {
+void for_each_id(const EpochPlan& epoch, std::size_t step, Visit visit) {
   for (std::size_t rank = 0; rank < epoch.batches.size(); ++rank) {
     if (step < epoch.batches[rank].size()) {
       for (const std::int64_t id : epoch.batches[rank][step]) {
-        visit(rank, epoch.piece_of(id, input.lengths));
+        visit(rank, id);
       }
     }
   }
@@ -64,6 +63,26 @@ void add_sample(std::span<const Piece> uses, std::int64_t length, TrainingEffect
   effects.cropped_samples += used < length ? 1 : 0;
   effects.cropped_tokens += length - used;
   effects.split_samples += parts > 1 ? 1 : 0;
+}
+
+/// Where samples are used whole it is enough to count how often.
+void add_whole_samples(const EpochPlan& epoch,
+                       std::span<const std::int64_t> lengths,
+                       TrainingEffects& effects) {
+  std::vector<std::uint32_t> uses(lengths.size());
+  for (const Batches& batches : epoch.batches) {
+    for (const auto& batch : batches) {
+      for (const std::int64_t sample : batch) {
+        ++uses[at(sample)];
+      }
+    }
+  }
+  for (std::size_t sample = 0; sample < lengths.size(); ++sample) {
+    if (uses[sample] != 1 || lengths[sample] == 0) {
+      const Piece whole = {static_cast<std::int64_t>(sample), 0, lengths[sample]};
+      add_sample(std::vector(uses[sample], whole), lengths[sample], effects);
+    }
+  }
 }
 
 /// The uses of all samples: [sample][use] by offset.
@@ -121,10 +140,14 @@ void add_uses(const EpochPlan& epoch,
       shapes.emplace(batch.size(), padded_length ? padded_length(longest) : longest);
     }
   }
-  const SampleUses uses(epoch, input.lengths);
-  for (std::size_t sample = 0; sample < input.lengths.size(); ++sample) {
-    add_sample(uses.of(sample), input.lengths[sample], effects);
-    effects.tokens += input.lengths[sample];
+  effects.tokens = sum_of(input.lengths);
+  if (epoch.pieces.empty()) {
+    add_whole_samples(epoch, input.lengths, effects);
+  } else {
+    const SampleUses uses(epoch, input.lengths);
+    for (std::size_t sample = 0; sample < input.lengths.size(); ++sample) {
+      add_sample(uses.of(sample), input.lengths[sample], effects);
+    }
   }
   effects.distinct_shapes = static_cast<std::int64_t>(shapes.size());
 }
@@ -152,8 +175,8 @@ void add_skew(const EpochPlan& epoch, const PolicyInput& input, TrainingEffects&
     std::vector<double> tokens(epoch.batches.size(), 0);
     double all_samples = 0;
     double all_tokens = 0;
-    for_each_piece(epoch, input, step, [&](std::size_t rank, const Piece& piece) {
-      const auto length = static_cast<double>(piece.length);
+    for_each_id(epoch, step, [&](std::size_t rank, std::int64_t id) {
+      const auto length = static_cast<double>(epoch.piece_of(id, input.lengths).length);
       ++samples[rank];
       ++all_samples;
       tokens[rank] += length;
@@ -187,9 +210,10 @@ void add_displacement(const EpochPlan& epoch, const PolicyInput& input, Training
       in_step += step < batches.size() ? static_cast<double>(batches[step].size()) : 0;
     }
     const double here = (before + in_step / 2) / all;
-    for_each_piece(epoch, input, step, [&](std::size_t, const Piece& piece) {
-      if (wanted[at(piece.sample)] >= 0) {
-        sum += std::abs(here - wanted[at(piece.sample)]);
+    for_each_id(epoch, step, [&](std::size_t, std::int64_t id) {
+      const double at_sampler = wanted[at(epoch.sample_of(id))];
+      if (at_sampler >= 0) {
+        sum += std::abs(here - at_sampler);
         ++counted;
       }
     });

@@ -446,10 +446,18 @@ LockstepWork StepLowering::fold(std::span<const PricedBatch* const> batches,
     (void)bounded(both.host + both.critical);
     return both;
   };
+  std::vector<std::int32_t> alike(schedule.stretches.size(), -1);  // That has been folded unheld.
   for (const LockstepStretch& stretch : schedule.stretches) {
+    std::int32_t& folded_alike = alike[at(stretch.first_alike)];
     const std::vector<Duration>& lasting = time[at(stretch.micro_batch)];
     RankFactors& rank = stalls[at(stretch.micro_batch)];
     PassStall& stall = stretch.phase == Phase::Forward ? rank.forward : rank.backward;
+    const bool held = stall != PassStall{};
+    if (!held && folded_alike >= 0) {
+      folded.stretches.push_back(folded.stretches[at(folded_alike)]);
+      continue;
+    }
+    folded_alike = held ? folded_alike : static_cast<std::int32_t>(folded.stretches.size());
     Span span;
     for (const RepeatedWork& part : stretch.work_of(number)) {
       const auto once = [&] {

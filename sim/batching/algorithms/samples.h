@@ -1,8 +1,6 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -27,19 +25,12 @@ using SampleIds = std::vector<std::int64_t>;
   return lengths[static_cast<std::size_t>(sample)];
 }
 
-/// Sorts by ascending length; equal lengths keep their order.
-inline void sort_by_length(std::span<std::int64_t> samples, std::span<const std::int64_t> lengths) {
-  std::ranges::stable_sort(
-      samples, {}, [lengths](std::int64_t sample) { return length_of(lengths, sample); });
-}
+/// Sorts by ascending length; equal lengths keep their order. It counts them where there are few
+/// different ones, so that its time grows as the samples do.
+void sort_by_length(std::span<std::int64_t> samples, std::span<const std::int64_t> lengths);
 
 /// Sorts by descending length; equal lengths keep their order.
-inline void sort_descending(std::span<std::int64_t> samples,
-                            std::span<const std::int64_t> lengths) {
-  std::ranges::stable_sort(samples, std::greater<>(), [lengths](std::int64_t sample) {
-    return length_of(lengths, sample);
-  });
-}
+void sort_descending(std::span<std::int64_t> samples, std::span<const std::int64_t> lengths);
 
 /// Returns the tokens of each of these samples: [as samples].
 [[nodiscard]] inline std::vector<std::int64_t> lengths_of(std::span<const std::int64_t> lengths,

@@ -31,8 +31,9 @@ int run_one(const std::vector<std::string>& arguments, const FitRecords& fit_rec
   const CommandSet set = {
       "stepsim",
       "Know the step time of a DDP batching policy and bucket size before running it.",
-      "Start here: stepsim compare scenarios/token_skew.toml\n"
-      "stepsim help WORD explains a word of the output: stepsim help exposed\n\n"
+      "Start here:\n"
+      "  stepsim compare scenarios/token_skew.toml\n"
+      "  stepsim help exposed      explains a word of the output\n\n"
       "Exit status: 0 done; 1 the answer is no; 2 bad input; 3 a fault of the machine.\n\n"
       "On a terminal, NO_COLOR turns colour off and COLUMNS sets the width.\n",
       commands};

@@ -23,6 +23,7 @@ struct StepTimeOptions {
   std::string scenario;
   bool no_overlap = false;
   std::vector<std::string> ask;
+  std::string answers;
 };
 
 constexpr const char* kImportStepTimesUsage =
@@ -62,6 +63,7 @@ StepTimeImport import_of(const CommandRequest& request, const StepTimeOptions& o
   import.links = options.links;
   import.scenario = options.scenario;
   import.ask = options.ask;
+  import.answers = !options.answers.empty();
   import.no_overlap = options.no_overlap;
   import.profile = {options.out, options.base, request.command_line()};
   if (!import.model.is_one()) {
@@ -79,6 +81,10 @@ Answer ask_step_times(const CommandRequest& request, const StepTimeOptions& opti
     if (!options.scenario.empty()) {
       write_text_atomically(options.scenario, imported.scenario);
       written += " and " + options.scenario;
+    }
+    if (!options.answers.empty()) {
+      write_text_atomically(options.answers, imported.answers);
+      written += " and " + options.answers;
     }
     Answer answer;
     answer.text = [=, profile = imported.profile](const Screen& screen) {
@@ -117,7 +123,11 @@ StepcalCommand import_step_times_command() {
        option("ask",
               &O::ask,
               "PLACEMENT: what you want to know, by which the next run is chosen; 8x4:16 is a "
-              "batch of 16; may repeat")},
+              "batch of 16; may repeat"),
+       option("answers",
+              &O::answers,
+              "FILE: what is asked, as CSV with the intervals of 50, 80, 90 and 95 %")
+           .written()},
       ask_step_times);
 }
 

@@ -58,16 +58,20 @@ std::string groups_text(const std::vector<StepTimeCheckRow>& rows, const Screen&
 Json check_json(const std::vector<StepTimeCheckRow>& rows) {
   Json points = Json::array();
   for (const StepTimeCheckRow& row : rows) {
-    points.push_back({{"line", row.measured.line},
-                      {"placement", text_of(row.measured.placement)},
-                      {"batch", row.measured.batch},
-                      {"length", row.measured.length},
-                      {"measured_s", row.measured.step_s},
-                      {"predicted_s", row.step_s},
-                      {"interval90_s", {row.low90_s, row.high90_s}},
-                      {"error", row.error()},
-                      {"covered", row.covered()},
-                      {"exposed_s", row.exposed_s}});
+    Json point = {{"line", row.measured.line},
+                  {"placement", text_of(row.measured.placement)},
+                  {"batch", row.measured.batch},
+                  {"length", row.measured.length},
+                  {"measured_s", row.measured.step_s},
+                  {"predicted_s", row.step_s},
+                  {"interval90_s", {row.low90_s, row.high90_s}}};
+    for (const MeanInterval& one : row.intervals) {
+      point[fmt::format("interval{}_s", one.percent)] = {one.low / kMs, one.high / kMs};
+    }
+    point["error"] = row.error();
+    point["covered"] = row.covered();
+    point["exposed_s"] = row.exposed_s;
+    points.push_back(std::move(point));
   }
   Json groups = Json::array();
   for (const StepTimeGroup& group : step_time_groups(rows)) {
@@ -87,9 +91,15 @@ Json check_json(const std::vector<StepTimeCheckRow>& rows) {
 
 std::string check_csv(const std::vector<StepTimeCheckRow>& rows) {
   std::string text =
-      "placement,batch,length,measured_s,predicted_s,low90_s,high90_s,error,covered,exposed_s\n";
+      "placement,batch,length,measured_s,predicted_s,low90_s,high90_s,error,covered,exposed_s";
+  for (const MeanInterval& one : rows.front().intervals) {
+    if (one.percent != 90) {
+      text += fmt::format(",low{0}_s,high{0}_s", one.percent);
+    }
+  }
+  text += '\n';
   for (const StepTimeCheckRow& row : rows) {
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{}\n",
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{}",
                         text_of(row.measured.placement),
                         row.measured.batch,
                         row.measured.length,
@@ -100,6 +110,12 @@ std::string check_csv(const std::vector<StepTimeCheckRow>& rows) {
                         row.error(),
                         row.covered() ? 1 : 0,
                         row.exposed_s);
+    for (const MeanInterval& one : row.intervals) {
+      if (one.percent != 90) {
+        text += fmt::format(",{},{}", one.low / kMs, one.high / kMs);
+      }
+    }
+    text += '\n';
   }
   return text;
 }

@@ -115,6 +115,7 @@ STEPSIM_MEMBERS(PredictionSummary,
                 communication_ms,
                 overlap_fraction,
                 peak_memory_mib)
+STEPSIM_MEMBERS(MeanInterval, percent, low, high, same_hour_low, same_hour_high)
 STEPSIM_MEMBERS(MeanDraw, step_ms, drift)
 STEPSIM_MEMBERS(RankTimeline,
                 start,
@@ -196,6 +197,7 @@ STEPSIM_MEMBERS(Prediction,
                 ranks,
                 steps,
                 draws,
+                intervals,
                 paired_step_ms,
                 timelines,
                 op_labels,

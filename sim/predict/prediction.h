@@ -124,6 +124,16 @@ struct PredictionSummary {
   }
 };
 
+/// The interval of the mean step that holds so many per cent of the draws, in milliseconds; see
+/// StepTimeSummary for the two of 90 %.
+struct MeanInterval {
+  int percent = 90;
+  double low = 0;
+  double high = 0;
+  double same_hour_low = 0;
+  double same_hour_high = 0;
+};
+
 /// One run under the profile's errors and noise; the 90 % interval of the mean is of such runs.
 struct MeanDraw {
   double step_ms = 0;  ///< Mean step, see StepTimeSummary.
@@ -139,9 +149,10 @@ struct Prediction {
   /// how likely something is holds by the profile's own errors.
   bool unconfirmed = false;
   PredictionSummary summary;
-  std::vector<RankMeans> ranks;       ///< [rank] over the steps of the summary.
-  std::vector<RankStepResult> steps;  ///< Without noise, by step then rank; where they are kept.
-  std::vector<MeanDraw> draws;        ///< None without noise runs.
+  std::vector<RankMeans> ranks;         ///< [rank] over the steps of the summary.
+  std::vector<RankStepResult> steps;    ///< Without noise, by step then rank; where they are kept.
+  std::vector<MeanDraw> draws;          ///< None without noise runs.
+  std::vector<MeanInterval> intervals;  ///< Of 50, 80, 90 and 95 %; none without noise runs.
   /// [draw] Mean step under the profile's errors and jitter, without drift; when asked for. The
   /// same draw of two predictions has the same errors, so that their ratio is a paired one.
   std::vector<double> paired_step_ms;

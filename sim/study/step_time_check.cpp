@@ -69,6 +69,7 @@ std::vector<StepTimeCheckRow> check_step_times(const Scenario& scenario,
       place->second.step_s = summary.step_time_ms.mean / kSecond;
       place->second.low90_s = summary.step_time_ms.low90 / kSecond;
       place->second.high90_s = summary.step_time_ms.high90 / kSecond;
+      place->second.intervals = prediction.intervals;
       place->second.exposed_s = summary.exposed_communication_ms / kSecond;
     }
     rows.push_back(place->second);

@@ -6,6 +6,7 @@
 
 #include "costmodel/base/progress_callback.h"
 #include "costmodel/records/step_time_table.h"
+#include "sim/predict/prediction.h"
 #include "sim/scenario/scenario.h"
 
 namespace stepsim {
@@ -16,6 +17,7 @@ struct StepTimeCheckRow {
   double step_s = 0;
   double low90_s = 0;
   double high90_s = 0;
+  std::vector<MeanInterval> intervals;  ///< Of the levels that were drawn; milliseconds.
   double exposed_s = 0;  ///< Communication that nothing hides, waiting for slower ranks included.
 
   /// (predicted - measured) / measured

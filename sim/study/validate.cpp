@@ -96,6 +96,23 @@ StepParts predicted_parts(const PredictionSummary& summary, const LiveRun& run) 
   return parts;
 }
 
+/// The prediction's intervals for the recorded steps, whose mean is `scale` times that of all;
+/// `beside_recording`: those of the same hour.
+std::vector<MeanInterval> of_recorded_steps(const std::vector<MeanInterval>& intervals,
+                                            double scale,
+                                            bool beside_recording) {
+  return mapped(intervals, [&](MeanInterval one) {
+    for (double* end : {&one.low, &one.high, &one.same_hour_low, &one.same_hour_high}) {
+      *end *= scale;
+    }
+    if (beside_recording) {
+      one.low = one.same_hour_low;
+      one.high = one.same_hour_high;
+    }
+    return one;
+  });
+}
+
 /// Makes the times of all steps those of the recorded ones. `planned`: [step] milliseconds without
 /// noise, which stays in proportion.
 void take_recorded_steps(const std::map<int, double>& planned,
@@ -199,6 +216,10 @@ PolicyValidation compare_policy(const Prediction& prediction,
     result.predicted.low90 = result.predicted.same_hour_low90;
     result.predicted.high90 = result.predicted.same_hour_high90;
   }
+  result.intervals =
+      of_recorded_steps(prediction.intervals,
+                        summary.step_time_ms.mean / prediction.summary.step_time_ms.mean,
+                        result.beside_recording);
   result.measured_mean = mean(run.step_ms);
   result.measured_p50 = step_quantile(run.step_ms, 0.5);
   result.measured_p95 = step_quantile(run.step_ms, 0.95);

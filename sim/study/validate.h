@@ -21,6 +21,7 @@ struct PolicyValidation {
   std::string policy;
   bool reference = false;  ///< True: it runs on data of its own and is never recommended.
   StepTimeSummary predicted;
+  std::vector<MeanInterval> intervals;  ///< Of the levels that were drawn, as that of `predicted`.
   double measured_mean = 0;
   double measured_p50 = 0;
   double measured_p95 = 0;

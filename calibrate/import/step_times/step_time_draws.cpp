@@ -41,7 +41,7 @@ std::vector<std::vector<double>> drawn_coefficients(const StepTimeFit& fit) {
   return draws;
 }
 
-std::pair<double, double> DrawnStep::interval() const {
+std::pair<double, double> DrawnStep::interval(double outside) const {
   const auto ends = std::ranges::minmax(steps);  // No bindings: Clang 14 keeps them out of lambdas.
   constexpr double kSmallest = 1e-6;
   const double deviation = std::max(noise, kSmallest);
@@ -60,7 +60,7 @@ std::pair<double, double> DrawnStep::interval() const {
     }
     return std::exp((low + high) / 2);
   };
-  return {end(0.05), end(0.95)};
+  return {end(outside), end(1 - outside)};
 }
 
 DrawnStep drawn_step(const StepTimeFit& fit,

@@ -16,8 +16,8 @@ struct DrawnStep {
   std::vector<double> steps;  ///< [draw] Seconds, without waiting for data.
   double noise = 0;           ///< Standard deviation of a run's logarithm.
 
-  /// The 90 % interval of a run's step.
-  [[nodiscard]] std::pair<double, double> interval() const;
+  /// The interval of a run's step beyond whose ends a share of `outside` lies on either side.
+  [[nodiscard]] std::pair<double, double> interval(double outside = 0.05) const;
 };
 
 [[nodiscard]] DrawnStep drawn_step(const StepTimeFit& fit,

@@ -203,6 +203,9 @@ ImportedStepTimes import_step_times(const StepTimeImport& import) {
   ImportedStepTimes imported;
   imported.profile.profile = profile_of(import, fit, table.rows.size());
   imported.scenario = scenario_of(import, fit, table, first, cap);
+  if (import.answers) {
+    imported.answers = step_time_answers(fit, questions);
+  }
   imported.profile.next = import.scenario.empty()
                               ? "give --scenario FILE.toml too, for stepsim sweep"
                               : fmt::format("stepsim sweep {} --over cluster.placement=2x4,4x4,8x4",

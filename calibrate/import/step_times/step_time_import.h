@@ -33,6 +33,7 @@ struct StepTimeImport {
   std::string scenario;          ///< The file that the scenario will be written to.
   bool no_overlap = false;       ///< The job reduces its gradients after the backward.
   std::vector<std::string> ask;  ///< "8x4", or "8x4:16" with the batch; empty: the usual questions.
+  bool answers = false;          ///< The answers are wanted as CSV, too.
   ProfileRequest profile;        ///< Without a command: the one of `stepcal import step-times`.
 };
 
@@ -40,6 +41,7 @@ struct StepTimeImport {
 struct ImportedStepTimes {
   ImportedProfile profile;
   std::string scenario;  ///< As TOML, to be edited; empty where none is asked for.
+  std::string answers;   ///< As CSV; empty where they are not wanted.
 };
 
 /// Makes a profile of step times that were written down. Raises FieldError for a text in `import`

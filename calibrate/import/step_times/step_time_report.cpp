@@ -263,4 +263,29 @@ std::string step_time_report(const StepTimeFit& fit,
   return text;
 }
 
+std::string step_time_answers(const StepTimeFit& fit, std::span<const StepTimeQuestion> questions) {
+  constexpr double kMs = 1e3;
+  std::string text =
+      "placement,batch,length,step_ms,exposed_ms,low50_ms,high50_ms,low80_ms,high80_ms,low90_ms,"
+      "high90_ms,low95_ms,high95_ms\n";
+  const std::vector<std::vector<double>> draws = drawn_coefficients(fit);
+  for (const StepTimeQuestion& question : questions) {
+    const StepTimePrediction one = predict_step_time(fit, question.compute, question.placement);
+    const ComputePoint& point = fit.job.compute[question.compute];
+    text += fmt::format("{},{},{},{},{}",
+                        text_of(question.placement),
+                        point.batch,
+                        point.length,
+                        kMs * (one.parts.step + fit.job.data_s),
+                        kMs * (one.parts.sync - fit.job.rest_s));
+    const DrawnStep drawn = drawn_step(fit, draws, question.compute, question.placement);
+    for (const double outside : {0.25, 0.1, 0.05, 0.025}) {
+      const auto [low, high] = drawn.interval(outside);
+      text += fmt::format(",{},{}", kMs * (low + fit.job.data_s), kMs * (high + fit.job.data_s));
+    }
+    text += '\n';
+  }
+  return text;
+}
+
 }  // namespace stepsim

@@ -1,11 +1,13 @@
 #include "sim/predict/draws/noise_runs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "costmodel/base/quantile.h"
 #include "sim/predict/draws/drawn_factors.h"
@@ -160,6 +162,29 @@ NoisySteps noisy_steps(const Run& run, int most, const std::vector<double>& step
   return steps;
 }
 
+/// The intervals of 50, 80, 90 and 95 %. `means`, `same_hour`: [draw] milliseconds.
+std::vector<MeanInterval> intervals_of(std::vector<double> means, std::vector<double> same_hour) {
+  struct Level {
+    int percent;
+    double below;
+  };
+  constexpr std::array<Level, 4> kLevels = {{{50, 0.25}, {80, 0.1}, {90, 0.05}, {95, 0.025}}};
+  std::ranges::sort(means);
+  std::ranges::sort(same_hour);
+  std::vector<MeanInterval> intervals;
+  for (const Level& level : kLevels) {
+    const double low = sorted_quantile(means, level.below);
+    const double high = sorted_quantile(means, 1 - level.below);
+    // By chance drift and other errors make up for one another.
+    intervals.push_back({level.percent,
+                         low,
+                         high,
+                         std::max(sorted_quantile(same_hour, level.below), low),
+                         std::min(sorted_quantile(same_hour, 1 - level.below), high)});
+  }
+  return intervals;
+}
+
 }  // namespace
 
 int affordable_plain_runs(double batches, int wanted) {
@@ -224,23 +249,26 @@ void add_noise_runs(Run& run,
       prediction.paired_step_ms[i] = prediction.paired_step_ms[i] * of_steps[i] + stall_ms;
     }
   }
-  prediction.summary.step_time_ms = {mean(all),
+  const double step_ms_mean = mean(all);
+  prediction.intervals = intervals_of(std::move(means), std::move(same_hour));
+  if (interference_is_unknown(run)) {
+    // The mean counts it as none, which every draw of it exceeds: an interval reaches from the one
+    // to the others.
+    for (MeanInterval& interval : prediction.intervals) {
+      interval.low = std::min(interval.low, step_ms_mean);
+      interval.same_hour_low = std::min(interval.same_hour_low, step_ms_mean);
+    }
+  }
+  const auto of90 = std::ranges::find(prediction.intervals, 90, &MeanInterval::percent);
+  prediction.summary.step_time_ms = {step_ms_mean,
                                      step_quantile(all, 0.5),
                                      step_quantile(all, 0.95),
                                      step_quantile(all, 0.99),
                                      mean(played.longest_ms),
-                                     quantile(means, 0.05),
-                                     quantile(means, 0.95),
-                                     // By chance drift and other errors make up for one another.
-                                     std::max(quantile(same_hour, 0.05), quantile(means, 0.05)),
-                                     std::min(quantile(same_hour, 0.95), quantile(means, 0.95))};
-  if (interference_is_unknown(run)) {
-    // The mean counts it as none, which every draw of it exceeds: the interval reaches from the one
-    // to the others.
-    StepTimeSummary& step = prediction.summary.step_time_ms;
-    step.low90 = std::min(step.low90, step.mean);
-    step.same_hour_low90 = std::min(step.same_hour_low90, step.mean);
-  }
+                                     of90->low,
+                                     of90->high,
+                                     of90->same_hour_low,
+                                     of90->same_hour_high};
   played.jitter.set_means(prediction.ranks, prediction.summary);
   add_stalls(stalls, all, steady, prediction);
 }

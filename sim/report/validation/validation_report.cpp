@@ -43,18 +43,25 @@ Json parts_json(const PolicyValidation& policy, const StepParts& parts) {
   return json;
 }
 
+std::string interval_key(const MeanInterval& interval) {
+  return fmt::format("interval{}", interval.percent);
+}
+
 Json policy_json(const PolicyValidation& p) {
   Json part_error;
   for (const char* part : kPartNames) {
     part_error[part] = or_null(error_of(p, part));
   }
+  Json predicted = {{"mean", p.predicted.mean},
+                    {"p50", p.predicted.p50},
+                    {"p95", p.predicted.p95},
+                    {"interval90", {p.predicted.low90, p.predicted.high90}}};
+  for (const MeanInterval& one : p.intervals) {
+    predicted[interval_key(one)] = {one.low, one.high};
+  }
+  predicted["parts"] = parts_json(p, p.predicted_parts);
   return {{"policy", p.policy},
-          {"predicted_ms",
-           {{"mean", p.predicted.mean},
-            {"p50", p.predicted.p50},
-            {"p95", p.predicted.p95},
-            {"interval90", {p.predicted.low90, p.predicted.high90}},
-            {"parts", parts_json(p, p.predicted_parts)}}},
+          {"predicted_ms", std::move(predicted)},
           {"measured_ms",
            {{"mean", p.measured_mean},
             {"p50", p.measured_p50},

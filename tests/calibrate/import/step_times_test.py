@@ -3,6 +3,8 @@
 usage: step_times_test.py PATH_OF_STEPCAL PATH_OF_STEPSIM
 """
 
+import csv
+import io
 import json
 import os
 import pathlib
@@ -109,6 +111,30 @@ def test_a_prediction_is_the_fits_own():
         # sweep takes some of the draws at random, so that single ends differ.
         for ratios in ends:
             assert abs(sum(ratios) / len(ratios) - 1) < 0.03, ends
+
+
+def test_answers_are_the_table_with_four_intervals():
+    levels = (50, 80, 90, 95)
+    with tempfile.TemporaryDirectory() as folder:
+        asks = ("--ask", "8x4:8", "--ask", "2x1:4")
+        lines = imported(folder, "--preset", "bert-base", *asks, "--answers", "answers.csv").splitlines()
+        assert "wrote job.json and job.toml and answers.csv" in lines, lines
+        rows = list(csv.DictReader(io.StringIO(pathlib.Path(folder, "answers.csv").read_text())))
+        assert [(row["placement"], row["batch"], row["length"]) for row in rows] == [("8x4", "8", "1"), ("2x1", "4", "1")], rows
+        pathlib.Path(folder, "far.csv").write_text("placement,batch,step_ms\n8x4,8,1800\n")
+        run(STEPSIM, "validate", "job.toml", "--step-times", "far.csv", "--csv", "rows.csv", "--json", "rows.json",
+            folder=folder, status=(0, 1))  # fmt: skip
+        (checked,) = csv.DictReader(io.StringIO(pathlib.Path(folder, "rows.csv").read_text()))
+        (point,) = json.loads(pathlib.Path(folder, "rows.json").read_text())["rows"]
+        for level in levels:
+            assert point[f"interval{level}_s"] == [float(checked[f"{end}{level}_s"]) for end in ("low", "high")], point
+    for unit, row in (("ms", rows[0]), ("ms", rows[1]), ("s", checked)):
+        ends = [float(row[f"low{level}_{unit}"]) for level in reversed(levels)] + [float(row[f"high{level}_{unit}"]) for level in levels]
+        assert ends == sorted(ends) and len(set(ends)) == 8, ends
+    for row in rows:
+        said = next(line.split() for line in lines if line.startswith(row["placement"] + " "))
+        figures = [float(row[name]) for name in ("step_ms", "low90_ms", "high90_ms", "exposed_ms")]
+        assert [float(said[i]) for i in (2, 3, 5, 6)] == [round(one, 1) for one in figures], (said, row)
 
 
 def test_lost_overlap_is_what_hides_at_the_speed_of_the_draw():

@@ -89,6 +89,26 @@ def test_validate_reports_in_text_json_csv_and_markdown(folder, file, prediction
 
 
 @in_folder_with_prediction
+def test_validate_states_intervals_of_four_levels_of_the_recorded_steps(folder, file, predictions):
+    levels = ("interval50", "interval80", "interval90", "interval95")
+    record, ratios = os.path.join(folder, "live.jsonl"), []
+    prediction = predictions["bucketing"]
+    longest = sorted({(row["step_ms"], row["step"]) for row in prediction["steps"]})[-6:]
+    for steps in (prediction["steps"], [row for row in prediction["steps"] if (row["step_ms"], row["step"]) in longest]):
+        kept = {row["step"] for row in steps}
+        live_record(record, {**prediction, "steps": [row for row in prediction["steps"] if row["step"] in kept]}, [1.0])
+        result = stepsim_program.run("validate", stepsim_program.PAIR, "--live", record, "--json", "-", status=(0, 1))
+        (policy,) = json.loads(result.stdout)["policies"]
+        ms = policy["predicted_ms"]
+        for inner, outer in zip(levels, levels[1:]):
+            assert ms[outer][0] < ms[inner][0] < ms[inner][1] < ms[outer][1], ms
+        ratios.append([ms["mean"], *(end / ms["mean"] for level in levels for end in ms[level])])
+    (of_all, *of_all_ends), (of_longest, *ends) = ratios
+    assert of_longest > 1.01 * of_all, ratios
+    assert all(abs(a / b - 1) < 1e-9 for a, b in zip(of_all_ends, ends)), ratios
+
+
+@in_folder_with_prediction
 def test_validate_ends_with_1_and_says_which_policy_is_off_and_why(folder, file, predictions):
     live = os.path.join(folder, "live.jsonl")
     slow = json.loads(json.dumps(predictions["bucketing"]))

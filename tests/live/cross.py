@@ -79,6 +79,7 @@ def predicted(stepcal, stepsim, group, source, folder):
         rows.append({"group": group, "source": source, "policy": row["policy"],
                      "predicted_ms": row["predicted_ms"]["mean"], "measured_ms": row["measured_ms"]["mean"],
                      "interval90": [low, high],
+                     "intervals": {level: row["predicted_ms"][f"interval{level}"] for level in (50, 80, 90, 95)},
                      "three_terms_ms": three_terms(record, folder / f"live_all_{row['policy']}.jsonl"),
                      "error": row["error"]["mean"], "inside": row["in_interval"],
                      "half_width": (high - low) / 2 / row["predicted_ms"]["mean"],

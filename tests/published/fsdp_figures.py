@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Predicts published steps of FSDP, and writes FSDP.md.
+"""Predicts published steps of FSDP, and writes FSDP.md. FSDP.csv has the intervals of all levels.
 
-usage: fsdp_figures.py STEPSIM QUIET_STEPS DATA > FSDP.md
+usage: fsdp_figures.py QUIET_STEPS DATA > FSDP.md
 
 Where a source times several runs, one of them gives the factor by which kernels are faster or slower
 than their published prices; the others are predicted with it. Beside each prediction stand two naive
@@ -9,7 +9,9 @@ ones: all collectives after the computing, and all of them hidden.
 """
 
 import collections
+import csv
 import dataclasses
+import io
 import json
 import math
 import os
@@ -33,33 +35,34 @@ class Refused(Exception):
     """The program cannot predict the row."""
 
 
-class Program:
-    """quiet_steps for steps without drawn errors, and stepsim for their intervals."""
+LEVELS = (50, 80, 90, 95)  # Of intervals, as quiet_steps states them.
 
-    def __init__(self, stepsim, quiet_steps):
-        self.stepsim = stepsim
+
+class Program:
+    """quiet_steps."""
+
+    def __init__(self, quiet_steps):
         self.quiet = subprocess.Popen(
             [quiet_steps, str(fsdp_rows.BASE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def step(self, settings):
-        """Milliseconds of a step and of a rank's collectives."""
-        self.quiet.stdin.write("\t".join(f"{key}={value}" for key, value in settings.items()) + "\n")
+    def ask(self, *words):
+        self.quiet.stdin.write("\t".join(words) + "\n")
         self.quiet.stdin.flush()
-        first, second = self.quiet.stdout.readline().rstrip("\n").split("\t", 1)
-        if first == "refused":
-            raise Refused(second)
-        return float(first), float(second)
+        line = self.quiet.stdout.readline().rstrip("\n")
+        if line.startswith("refused\t"):
+            raise Refused(line.split("\t", 1)[1])
+        return [float(cell) for cell in line.split("\t")]
 
-    def interval(self, settings):
-        """90 % of a step."""
-        line = [self.stepsim, "sweep", str(fsdp_rows.BASE), "--over", "cluster.network_speed=1", "--json", "-"]
-        for key, value in settings.items():
-            line += ["--set", f"{key}={value}"]
-        done = subprocess.run(line, capture_output=True, text=True, check=False)
-        if done.returncode not in (0, 1):
-            raise Refused(done.stderr.strip().splitlines()[0])
-        return json.loads(done.stdout)["points"][0]["interval90"]
+    def step(self, settings):
+        """Milliseconds of a step and of a rank's collectives, without drawn errors."""
+        step, collectives = self.ask(*(f"{key}={value}" for key, value in settings.items()))
+        return step, collectives
+
+    def intervals(self, settings):
+        """{level: (low, high)} of a step."""
+        ends = self.ask("drawn", *(f"{key}={value}" for key, value in settings.items()))
+        return dict(zip(LEVELS, zip(ends[::2], ends[1::2]), strict=True))
 
     def close(self):
         self.quiet.stdin.close()
@@ -71,8 +74,7 @@ class Figures:
     """Milliseconds of a step."""
 
     step: float
-    low: float
-    high: float
+    intervals: dict  # {level: (low, high)}; {}: none can be stated.
     compute: float  # Without any network.
     collectives: float
 
@@ -89,10 +91,10 @@ def predicted(program, settings):
     step, collectives = program.step(settings)
     compute, _ = program.step({**settings, "cluster.network_speed": NO_NETWORK})
     try:
-        low, high = program.interval(settings)
+        intervals = program.intervals(settings)
     except Refused:
-        low = high = math.nan  # A step has a price, and its interval asks for one beyond the tables.
-    return Figures(step, low, high, compute, collectives)
+        intervals = {}  # A step has a price, and its interval asks for one beyond the tables.
+    return Figures(step, intervals, compute, collectives)
 
 
 def profile_of(row, folder, level_is_known):
@@ -134,9 +136,10 @@ def percent(value, published):
 
 def row_line(row, figures):
     interval = "| | "
-    if not math.isnan(figures.low):
-        held = "yes" if figures.low <= row.published_ms <= figures.high else "no"
-        interval = f"| {figures.low:.0f} to {figures.high:.0f} | {held} "
+    if figures.intervals:
+        low, high = figures.intervals[90]
+        held = "yes" if low <= row.published_ms <= high else "no"
+        interval = f"| {low:.0f} to {high:.0f} | {held} "
     return (
         f"| {row.name} | {row.published_ms:.1f} | {figures.step:.1f} | {percent(figures.step, row.published_ms)} "
         f"{interval}| {percent(figures.no_overlap, row.published_ms)} "
@@ -173,7 +176,7 @@ def published_text(program, folder):
     found, texts = [], []
     for group in fsdp_rows.groups():
         rows, text = group_text(program, group, folder)
-        found += rows
+        found += [(group.title, row.name, figures) for row, figures in rows]
         texts.append(text)
     return found, "\n".join(texts)
 
@@ -269,20 +272,37 @@ batch; row 14 (FSDP paper) was read second-hand and holds no batch length; row 1
 """
 
 
-def text(stepsim, quiet_steps, data):
-    program = Program(stepsim, quiet_steps)
+def intervals_text(found):
+    """CSV of the intervals of all levels: `found` is [(heading, row, figures)]."""
+    names = [f"{end}{level}" for level in LEVELS for end in ("low", "high")]
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["heading", "row", *names])
+    for heading, name, figures in found:
+        if figures.intervals:
+            ends = [end for level in LEVELS for end in figures.intervals[level]]
+            writer.writerow([heading, name, *(f"{end:.5g}" for end in ends)])
+    return file.getvalue()
+
+
+def texts(quiet_steps, data):
+    """{name: text} of the page and of its intervals."""
+    program = Program(quiet_steps)
     with tempfile.TemporaryDirectory() as folder:
-        _, published = published_text(program, folder)
-        foundry = foundry_text(foundry_figures(program, data, folder))
+        found, published = published_text(program, folder)
+        results = foundry_figures(program, data, folder)
     program.close()
+    foundry = foundry_text(results)
+    for card, (_, rows) in results.items():
+        found += [(card, row.name, figures) for row, figures, _ in rows if isinstance(figures, Figures)]
     head = INTRODUCTION.format(assumed=fsdp_rows.ASSUMED)
-    return head + "\n" + published + "\n## llm-foundry\n\n" + FOUNDRY + "\n" + foundry
+    page = head + "\n" + published + "\n## llm-foundry\n\n" + FOUNDRY + "\n" + foundry
+    return {"FSDP.md": page, "FSDP.csv": intervals_text(found)}
 
 
 FOUNDRY = """mosaicml/llm-foundry@8c8dd48, MPT models under FSDP1, sequences of 512 to 8192, rows of `llm_foundry_fsdp.csv` without fp8. One row of
-each card gives the kernels' speed; all other models, numbers of GPUs and micro-batches are predicted with it. Three on the A100 have a
-step and no interval, which asks for all-reduces beyond the profile's tables. The naive "constant rate" takes that row's operations a
-second for every row (parameters and attention, a forward more with checkpointing).
+each card gives the kernels' speed; all other models, numbers of GPUs and micro-batches are predicted with it. The naive
+"constant rate" takes that row's operations a second for every row (parameters and attention, a forward more with checkpointing).
 
 What it can prove: that communication hides (on 13b with two sequences no overlap is 23 to 31 % too slow, the prediction 0.3 to 2.0 % too
 fast), and what a model's width, its micro-batch and checkpointing make of the kernels. What it shows against us: the loss with the number of GPUs. From 128 to 512 GPUs 3b takes 8.1 % longer,
@@ -295,6 +315,6 @@ micro-batch are taken to be reduced.
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
-        sys.exit("usage: fsdp_figures.py STEPSIM QUIET_STEPS DATA > FSDP.md")
-    print(text(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), pathlib.Path(sys.argv[3])), end="")
+    if len(sys.argv) != 3:
+        sys.exit("usage: fsdp_figures.py QUIET_STEPS DATA > FSDP.md")
+    print(texts(os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]))["FSDP.md"], end="")

@@ -1,8 +1,10 @@
-// Mean steps of one scenario under many settings, without drawn errors: what fsdp_figures.py asks.
+// Mean steps of one scenario under many settings: what fsdp_figures.py asks.
 //
 // usage: quiet_steps SCENARIO < SETTINGS
 // Each line of the input holds "key=value" texts with tabs between them; each line of the output
-// the milliseconds of a step and of a rank's collectives, or "refused" and why, with a tab between.
+// the milliseconds of a step and of a rank's collectives without drawn errors, or "refused" and
+// why, with a tab between. After "drawn" as the first text it holds the ends of the intervals of
+// 50, 80, 90 and 95 %.
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -30,13 +32,27 @@ std::vector<std::string> parts_of(const std::string& line) {
 
 void answer(const std::string& file, const std::string& line) {
   try {
-    const stepsim::Scenario scenario = stepsim::read_scenario(file, parts_of(line));
-    const stepsim::PredictionSummary summary = stepsim::predict(scenario,
-                                                                stepsim::find_policy(scenario, ""),
-                                                                stepsim::scenario_profile(scenario),
-                                                                {.noise_runs = 0})
-                                                   .summary;
-    fmt::print("{:.6f}\t{:.6f}\n", summary.step_time_ms.mean, summary.communication_ms);
+    std::vector<std::string> settings = parts_of(line);
+    const bool drawn = !settings.empty() && settings.front() == "drawn";
+    if (drawn) {
+      settings.erase(settings.begin());
+    }
+    const stepsim::Scenario scenario = stepsim::read_scenario(file, settings);
+    stepsim::PredictOptions options;
+    if (!drawn) {
+      options.noise_runs = 0;
+    }
+    const stepsim::Prediction prediction = stepsim::predict(
+        scenario, stepsim::find_policy(scenario, ""), stepsim::scenario_profile(scenario), options);
+    if (drawn) {
+      for (const stepsim::MeanInterval& one : prediction.intervals) {
+        fmt::print("{}{:.6f}\t{:.6f}", one.percent == 50 ? "" : "\t", one.low, one.high);
+      }
+      fmt::print("\n");
+    } else {
+      const stepsim::PredictionSummary& summary = prediction.summary;
+      fmt::print("{:.6f}\t{:.6f}\n", summary.step_time_ms.mean, summary.communication_ms);
+    }
   } catch (const stepsim::InputError& error) {
     fmt::print("refused\t{}\n", std::string_view(error.what()).substr(0, 200));
   }

@@ -8,7 +8,8 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "suite"), str(HERE.parent)]
 
-import live_tables  # noqa: E402  (needs the path above)
+import curve  # noqa: E402  (needs the path above)
+import live_tables  # noqa: E402
 import page  # noqa: E402
 import pages  # noqa: E402
 import recorded  # noqa: E402
@@ -122,11 +123,24 @@ def test_scores_are_those_by_hand():
     assert [one.predicted for one in scores.worst(rows + [made(50, 100, job="other")], 2)] == [50, 130]
 
 
-def test_scaled_intervals():
-    # A fifth, a half and two half widths away, by logarithms.
-    rows = [made(100.0, 100 * 1.1**step, 100 / 1.1, 110.0) for step in (0.2, 0.5, 2.0, -0.2)]
-    found = scores.calibration(rows)
-    assert [found[level] for level in (50, 80, 90, 95)] == [(0.5, 4), (0.75, 4), (0.75, 4), (0.75, 4)], found
+def with_levels(predicted, measured):
+    """Intervals of 10, 20, 30 and 40 % to either side."""
+    ends = {level: (predicted * (1 - part), predicted * (1 + part)) for level, part in zip(row.LEVELS, (0.1, 0.2, 0.3, 0.4))}
+    return made(predicted, measured, **row.intervals(ends))
+
+
+def test_the_curve_counts_rows_with_all_levels():
+    rows = [with_levels(100, measured) for measured in (105, 85, 125, 141)] + [made(100, 100, 90, 110)]
+    assert scores.calibration(rows) == ({50: 0.25, 80: 0.5, 90: 0.75, 95: 0.75}, 4), scores.calibration(rows)
+    assert rows[0].low == 70 and rows[0].inside == 1 and rows[3].inside == 0
+    assert row.csv_text(row.read(row.csv_text(rows))) == row.csv_text(rows)
+    told = page.calibration_lines([*rows, made(1, 1, inside=0.5)])
+    assert "The curve has the 4 rows" in told and "Left out are 1 of which" in told and "and 1 of which it only" in told, told
+    assert not page.calibration_kinds(rows)
+    many = page.calibration_table(rows * 3).splitlines()
+    assert many[-1] == "| group | 12 | 25.0 % | 50.0 % | 75.0 % | 75.0 % |", many
+    drawn = curve.svg(rows * 3)
+    assert drawn.count('class="knot"') == 2 and ">all (12)<" in drawn, drawn
 
 
 def test_naive_models_find_what_was_planted():
@@ -152,11 +166,8 @@ def test_the_page_and_the_picture_say_what_the_rows_say():
     assert picture.count('class="dot"') == 4 and "shown, not counted (1)" in picture  # Two families, two panels.
 
 
-def test_page_and_picture_are_made_of_the_csv():
-    rows = row.read((HERE / "VALIDATION.csv").read_text(encoding="utf-8"))
-    said = (HERE.parent / "VALIDATION.md").read_text(encoding="utf-8")
-    refused = re.findall(r"^- Refused, or not at hand: (.*)\.$", said, re.MULTILINE)
-    for name, text in suite_files.files(rows, refused).items():
+def test_page_and_pictures_are_made_of_the_csv():
+    for name, text in suite_files.files(*suite_files.kept()).items():
         assert text == (HERE.parent / name).read_text(encoding="utf-8"), f"{name} is not made of VALIDATION.csv"
 
 

@@ -3,8 +3,9 @@
 import csv
 import pathlib
 
+import scatter
 import scores
-from row import NAIVE
+from row import LEVELS, NAIVE
 
 TEMPLATE = pathlib.Path(__file__).with_name("page.md.in")
 CAUSES = pathlib.Path(__file__).with_name("causes.csv")
@@ -131,18 +132,32 @@ def coverage_lines(counted):
     )
 
 
+def calibration_kinds(counted):
+    """{kind or group: its rows} of which there are enough with intervals of all levels."""
+    kinds = {"all": counted}
+    for index, (name, _) in enumerate(scatter.FAMILIES):
+        kinds[f"*{name}*"] = [one for one in counted if scatter.family(one) == index]
+    kinds |= scores.by(counted, "group")
+    return {name: own for name, own in kinds.items() if scores.calibration(own)[1] >= scores.ENOUGH}
+
+
 def calibration_table(counted):
     rows = []
-    parts = [
-        ("all", counted),
-        ("published", [row for row in counted if not row.group.startswith("live")]),
-        ("ours", [row for row in counted if row.group.startswith("live")]),
-    ]
-    for name, own in parts:
-        found = scores.calibration(own)
-        if found:
-            rows.append([name, str(found[90][1]), *(percent(found[level][0]) for level in scores.SCALES)])
-    return table(["rows", "number", *(f"{level} %" for level in scores.SCALES)], rows)
+    for name, own in calibration_kinds(counted).items():
+        held, count = scores.calibration(own)
+        rows.append([name, str(count), *(percent(held[level]) for level in LEVELS)])
+    return table(["rows", "number", *(f"{level} %" for level in LEVELS)], rows)
+
+
+def calibration_lines(counted):
+    known = [one for one in counted if one.has_levels]
+    only90 = [one for one in counted if one.low is not None and not one.has_levels]
+    neither = [one for one in counted if one.low is None and one.inside is not None]
+    return (
+        f"The curve has the {len(known)} rows whose intervals of 50, 80, 90 and 95 % are computed from the same draws. Left out are "
+        f"{len(only90)} of which a document holds the 90 % interval alone, and {len(neither)} of which it only says whether, or how often, "
+        f"that held."
+    )
 
 
 def sources_table(rows):
@@ -177,6 +192,7 @@ def text(rows, refused):
         "naive": naive_lines(counted),
         "coverage": coverage_lines(counted),
         "calibration": calibration_table(counted),
+        "curve": calibration_lines(counted),
         "refused": refused_lines(refused),
         "checks": checks_table(),
         "sources": sources_table(rows),

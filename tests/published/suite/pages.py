@@ -1,11 +1,13 @@
 """Rows out of RESULTS.md and FSDP.md, which tests compare with what the programs predict now."""
 
+import csv
 import dataclasses
+import io
 import pathlib
 import re
 
 import live_tables
-from row import Row
+from row import LEVELS, Row, intervals
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1]
 
@@ -122,8 +124,17 @@ FSDP = {
 }
 
 
-def fsdp_rows(text):
-    """(rows, [what was refused])."""
+def fsdp_intervals(text):
+    """{(heading, row): members of a Row} of FSDP.csv."""
+    found = {}
+    for cells in csv.DictReader(io.StringIO(text)):
+        ends = {level: [float(cells[f"{end}{level}"]) for end in ("low", "high")] for level in LEVELS}
+        found[cells["heading"], cells["row"]] = intervals(ends)
+    return found
+
+
+def fsdp_rows(text, levels):
+    """(rows, [what was refused]). `levels`: as fsdp_intervals() has them."""
     found, refused = [], []
     for section, header, rows in live_tables.tables(text):
         if "published ms" not in header:
@@ -139,15 +150,14 @@ def fsdp_rows(text):
                 refused.append(f"{heading.split('. ', 1)[-1]}, {named['row']}")
                 continue
             measured, predicted = float(named["published ms"]), float(named["predicted ms"])
-            interval = live_tables.RANGE.match(named.get("90 % interval", ""))
-            low, high = map(float, interval.groups()) if interval else (None, None)
+            own = levels[heading, named["row"]] if named["90 % interval"] else {}
 
             def naive(title, named=named, measured=measured):
                 return measured * (1 + live_tables.percent(named[title])) if title in named else None
 
             job = f"MPT {named['row'].split(',')[0]}, {heading[:4].upper()}" if foundry else heading.split(". ", 1)[-1]
             found.append(
-                Row(group, team, job, named["row"], measured, predicted, low, high, perfect_overlap=naive("perfect overlap"),
+                Row(group, team, job, named["row"], measured, predicted, **own, perfect_overlap=naive("perfect overlap"),
                     no_overlap=naive("no overlap"), linear=naive("constant rate"), licence=licence, given=given, when="page")
             )  # fmt: skip
     counts = [int(count) for count in re.findall(r"\((\d+)\)", "".join(re.findall(r"^Refused, since.*", text, re.MULTILINE)))]
@@ -158,5 +168,6 @@ def fsdp_rows(text):
 
 def rows():
     results = results_rows((FOLDER / "RESULTS.md").read_text(encoding="utf-8"))
-    sharded, refused = fsdp_rows((FOLDER / "FSDP.md").read_text(encoding="utf-8"))
+    levels = fsdp_intervals((FOLDER / "FSDP.csv").read_text(encoding="utf-8"))
+    sharded, refused = fsdp_rows((FOLDER / "FSDP.md").read_text(encoding="utf-8"), levels)
     return results + sharded, refused

@@ -6,6 +6,7 @@ import io
 
 # Models that anybody makes of a few rows, or without any: what a prediction has to be better than.
 NAIVE = ("three_terms", "perfect_overlap", "no_overlap", "linear")
+LEVELS = (50, 80, 90, 95)  # Of intervals, in per cent. `low` and `high` are of 90.
 DIGITS = 5  # Significant; predictions are the same on one machine, and in the sixth digit on another.
 
 
@@ -31,12 +32,28 @@ class Row:
     given: str = ""  # What was fitted, or known.
     when: str = "now"  # "now": by this program; "then": a document recorded it.
     counted: bool = True  # False: shown, and in no mean over groups.
+    low50: float | None = None  # Intervals of other levels, from the same draws, where they are known.
+    high50: float | None = None
+    low80: float | None = None
+    high80: float | None = None
+    low95: float | None = None
+    high95: float | None = None
 
     def __post_init__(self):
         if (self.low is None) != (self.high is None):
             raise ValueError(f"{self.group}, {self.job}, {self.row}: an interval of one end, {self.low} to {self.high}")
         if self.inside is None and self.low is not None:
             self.inside = float(self.low <= self.measured <= self.high)
+
+    def interval(self, level):
+        """(low, high) of one of LEVELS, or None."""
+        end = "" if level == 90 else level
+        low, high = getattr(self, f"low{end}"), getattr(self, f"high{end}")
+        return None if low is None else (low, high)
+
+    @property
+    def has_levels(self):
+        return all(self.interval(level) for level in LEVELS)
 
     def error(self, model="predicted"):
         """(prediction - measurement) / measurement; None where the model says nothing."""
@@ -59,7 +76,12 @@ class Row:
         return "too slow" if self.bias > 0 else "too fast"
 
 
-NUMBERS = ("measured", "predicted", "low", "high", "inside", *NAIVE)
+def intervals(ends):
+    """The members of a row: `ends` is {level: (low, high)}."""
+    return {f"{end}{'' if level == 90 else level}": value for level, own in ends.items() for end, value in zip(("low", "high"), own)}
+
+
+NUMBERS = ("measured", "predicted", "inside", *NAIVE, *intervals(dict.fromkeys(LEVELS, (0, 0))))
 COLUMNS = [field.name for field in dataclasses.fields(Row)]
 # The errors and the verdict follow from the rest; they stand in the file for those who read it.
 DERIVED = ("error_pct", "verdict")

@@ -1,13 +1,10 @@
 """What many rows say together."""
 
 import dataclasses
-import math
 import statistics
 
-from row import NAIVE
+from row import LEVELS, NAIVE
 
-# Half widths of a normal distribution's intervals over that of 90 %.
-SCALES = {50: 0.4101, 80: 0.7791, 90: 1.0, 95: 1.1916}
 ENOUGH = 10  # Rows of which a group needs as many before its coverage says anything.
 
 
@@ -60,22 +57,16 @@ def by(rows, name):
     return found
 
 
-def distance(row):
-    """How far a row lies from its prediction, on a logarithmic scale, in half widths of its interval:
-    1 is the end of it."""
-    end = row.high if row.measured > row.predicted else row.low
-    return math.log(row.measured / row.predicted) / math.log(end / row.predicted) if end != row.predicted else math.inf
-
-
 def calibration(rows):
-    """{level: (share of rows within the interval scaled to that level, rows)}; intervals are taken to be
-    normal on a logarithmic scale, since only that of 90 % is kept."""
-    known = [distance(row) for row in rows if row.low is not None and 0 < row.low < row.high]
-    return {
-        level: (statistics.fmean(one <= scale for one in known), len(known))
-        for level, scale in SCALES.items()
+    """{level: the share of rows in the interval of that level} and the number of rows, of those that
+    have all levels."""
+    known = [row for row in rows if row.has_levels]
+    held = {
+        level: statistics.fmean(row.interval(level)[0] <= row.measured <= row.interval(level)[1] for row in known)
+        for level in LEVELS
         if known
     }
+    return held, len(known)
 
 
 def worst(rows, number, apart=True):

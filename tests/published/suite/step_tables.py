@@ -7,12 +7,11 @@ import dataclasses
 import os
 import pathlib
 import random
-import re
 import subprocess
 import tempfile
 
 import networks
-from row import Row
+from row import LEVELS, Row, intervals
 from simple_models import Fitted, nodes, per_node, ranks
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -212,20 +211,21 @@ def write(path, steps):
             file.write(f"{step.placement},{step.batch},{step.ms:.10g}" + (f",{step.sync_ms:.10g}" if with_sync else "") + "\n")
 
 
-ASKED = re.compile(r"(\S+) +(\d+) +([\d.]+) +([\d.]+) to ([\d.]+) ")
+def levels_of(row, unit, scale):
+    """The members of a Row that a file of answers has, in milliseconds."""
+    ends = {level: [scale * float(row[f"{end}{level}_{unit}"]) for end in ("low", "high")] for level in LEVELS}
+    return intervals(ends)
 
 
-def asked(text, steps):
-    """[(ms, low, high)] of what `--ask` printed."""
-    lines = {}
-    for line in text.split("\npredicted ")[1].splitlines()[1:]:
-        if match := ASKED.match(line):
-            lines[per_node(match[1]), int(match[2])] = tuple(map(float, match.groups()[2:]))
-    return [lines[per_node(step.placement), step.batch] for step in steps]
+def asked(path, steps):
+    """What the fit itself answers, for each step."""
+    lines = {(per_node(row["placement"]), int(row["batch"])): row for row in read(path)}
+    own = [lines[per_node(step.placement), step.batch] for step in steps]
+    return [{"predicted": float(row["step_ms"]), **levels_of(row, "ms", 1)} for row in own]
 
 
 def predictions(stepcal, stepsim, table, folder):
-    """[(ms, low, high)] of a table's rows to predict, by the fit itself where it knows their batches, else by
+    """Members of the rows of a table to predict, by the fit itself where it knows their batches, else by
     the program that reads its profile."""
     rows, profile, scenario, others, result = (
         pathlib.Path(folder) / f"rows{end}" for end in (".csv", ".json", ".toml", "_others.csv", "_result.csv")
@@ -233,22 +233,23 @@ def predictions(stepcal, stepsim, table, folder):
     write(rows, table.fitted)
     known = {step.batch for step in table.fitted} >= {step.batch for step in table.predicted}
     asks = [word for step in table.predicted for word in ("--ask", f"{step.placement}:{step.batch}")] if known else []
-    text = run(stepcal, "import", "step-times", rows, *table.model, "--out", profile, "--scenario", scenario, *asks)
+    answers = ("--answers", result) if known else ()
+    run(stepcal, "import", "step-times", rows, *table.model, "--out", profile, "--scenario", scenario, *asks, *answers)
     if known:
-        return asked(text, table.predicted)
+        return asked(result, table.predicted)
     write(others, table.predicted)
     run(stepsim, "validate", scenario, "--step-times", others, "--csv", result)
-    return [tuple(1e3 * float(row[name]) for name in ("predicted_s", "low90_s", "high90_s")) for row in read(result)]
+    return [{"predicted": 1e3 * float(row["predicted_s"]), **levels_of(row, "s", 1e3)} for row in read(result)]
 
 
 def table_rows(stepcal, stepsim, table):
     with tempfile.TemporaryDirectory() as folder:
-        found = predictions(stepcal, stepsim, table, folder)
+        answers = predictions(stepcal, stepsim, table, folder)
     simple = Fitted([(step.placement, step.batch, step.ms) for step in table.fitted])
     return [
-        Row(table.group, table.team, table.job, step.name or f"{step.placement}, batch {step.batch}", step.ms, *figures,
+        Row(table.group, table.team, table.job, step.name or f"{step.placement}, batch {step.batch}", step.ms, **answer,
             **simple.all(step.placement, step.batch), licence=table.licence, given=table.given, counted=table.counted)
-        for step, figures in zip(table.predicted, found, strict=True)
+        for step, answer in zip(table.predicted, answers, strict=True)
     ]  # fmt: skip
 
 

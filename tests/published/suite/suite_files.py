@@ -1,9 +1,11 @@
-"""All rows, and the three files that are made of them."""
+"""All rows, and the files that are made of them."""
 
 import os
 import pathlib
+import re
 
 import crossed
+import curve
 import page
 import pages
 import recorded
@@ -25,14 +27,21 @@ def all_rows(stepcal, stepsim, data):
     return published + tables + crossed.rows(stepcal, stepsim) + recorded.rows(), refused_pages + refused
 
 
+def kept():
+    """(rows, [what was refused]) that the page and its CSV hold."""
+    said = (TESTS / "VALIDATION.md").read_text(encoding="utf-8")
+    refused = re.findall(r"^- Refused, or not at hand: (.*)\.$", said, re.MULTILINE)
+    return row.read((TESTS / "published" / "VALIDATION.csv").read_text(encoding="utf-8")), refused
+
+
 def files(rows, refused):
-    """{name below tests/: its text}. Page and picture are made of what the CSV holds."""
+    """{name below tests/: its text}. Page and pictures are made of what the CSV holds."""
     rows = row.read(row.csv_text(rows))  # Rounded, so that errors are those of the figures beside them.
-    kept = row.csv_text(rows)
     return {
         "VALIDATION.md": page.text(rows, refused),
-        "published/VALIDATION.csv": kept,
+        "published/VALIDATION.csv": row.csv_text(rows),
         "published/validation.svg": scatter.svg(rows),
+        "published/calibration.svg": curve.svg(rows),
     }
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Rows, scores, naive models and readers of documents of tests/published/suite, on a few lines each."""
 
+import json
 import pathlib
 import re
 import sys
@@ -9,6 +10,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "suite"), str(HERE.parent)]
 
 import curve  # noqa: E402  (needs the path above)
+import html_page  # noqa: E402
 import live_tables  # noqa: E402
 import page  # noqa: E402
 import pages  # noqa: E402
@@ -169,6 +171,28 @@ def test_the_page_and_the_picture_say_what_the_rows_say():
 def test_page_and_pictures_are_made_of_the_csv():
     for name, text in suite_files.files(*suite_files.kept()).items():
         assert text == (HERE.parent / name).read_text(encoding="utf-8"), f"{name} is not made of VALIDATION.csv"
+
+
+def test_markdown_becomes_html():
+    text = "### A `head`, and\n\n- *one* [two](calibrate/import/README.md#a) **th\n  ree** a*b*c\n- <\n\n1. x\n\n| a | b |\n|---|---|\n| `|x` | +3.0 % |"
+    made = html_page.blocks(text.replace("`|x`", "x"), {}, False)
+    assert '<h3 id="a-head-and">A <code>head</code>, and</h3>' in made, made
+    assert '<ul><li><em>one</em> <a href="../calibrate/import/README.md#a">two</a> <strong>th\nree</strong> a*b*c</li>' in made, made
+    assert "<li>&lt;</li>" in made and "<ol><li>x</li>" in made, made
+    assert '<td>x</td><td class="number">+3.0\u00a0%</td>' in made, made
+    assert html_page.target("soak/README.md", True) == "../soak/index.html" and html_page.target("#a", True) == "#a"
+    assert html_page.target("published/FSDP.md#b", True) == "FSDP.html#b" and html_page.target("published/a.csv", True) == "a.csv"
+
+
+def test_the_html_has_all_of_the_document():
+    rows, refused = suite_files.kept()
+    web, said = html_page.text(rows, refused), page.text(rows, refused)
+    for heading in re.findall(r"^##+ (.*)", said, re.MULTILINE):
+        assert f'id="{html_page.anchor(heading)}"' in web, heading
+    assert web.count("<tr>") == len(re.findall(r"^\|(?!---)", said, re.MULTILINE)), "a table lost rows"
+    facts = json.loads(re.search(r'id="rows">(.*?)</script>', web)[1])
+    assert len(facts["rows"]) == sum(one.unit == "ms" for one in rows)
+    assert not re.search(r"@\w+@|\0", web) and len(re.findall(r"<svg ", web)) == 4
 
 
 def test_each_job_of_the_worst_has_a_cause():

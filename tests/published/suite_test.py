@@ -145,6 +145,22 @@ def test_the_curve_counts_rows_with_all_levels():
     assert drawn.count('class="knot"') == 2 and ">all (12)<" in drawn, drawn
 
 
+def test_levels_and_what_is_left_without_them():
+    slow = [made(100, measured, 90, 110, job="slow") for measured in (120, 125, 135)]
+    level = [made(100, measured, 90, 110, job="level") for measured in (100, 101, 130)]
+    found = scores.levels([*slow, *level, made(1, 1, inside=1.0, job="without ends")])
+    assert near(found["slow"], 1.25) and near(found["level"], 1.01) and len(found) == 2, found
+    assert scores.held_but_for_level(slow + level) == (1 / 3, 6) and scores.held_but_for_level([made(1, 1)]) is None
+    narrow = page.narrow_table([*slow, *level] * 2).splitlines()
+    assert narrow[-1] == "| group | 33.3 % of 12 | +1.0 % to +25.0 %, 2 jobs | 83.3 % of 12 | not known |", narrow
+
+
+def test_naive_models_are_compared_by_jobs():
+    rows = [made(100 + ours, 100, job=job, linear=100.0 + naive) for job, ours, naive in (("a", 10, 4), ("a", -10, 4), ("b", 2, 4))]
+    assert scores.by_jobs(rows, "linear") == " (+2.0 +- 4.0 points by jobs; ours better in 1 of 2)", scores.by_jobs(rows, "linear")
+    assert scores.by_jobs(rows[:2], "linear") == ""
+
+
 def test_naive_models_find_what_was_planted():
     placements = [(where, batch) for where in ("1", "2", "4", "2x4", "4x4") for batch in (4, 8, 16)]
     rows = [(where, batch, 10 + 2 * batch + 30 * simple_models.volume(where)) for where, batch in placements]
@@ -201,6 +217,11 @@ def test_each_job_of_the_worst_has_a_cause():
     assert not unknown, f"say in suite/causes.csv why, or that it was looked for: {unknown}"
     gone = page.causes().keys() - {one.job for one in rows}
     assert not gone, f"suite/causes.csv has causes of jobs that are gone: {gone}"
+
+
+def test_each_group_of_narrow_intervals_has_a_cause():
+    rows = [one for one in suite_files.kept()[0] if one.counted]
+    assert page.narrow_causes().keys() == page.of_coverage(rows)["low"].keys(), "say why in suite/narrow.csv, and only of these"
 
 
 if __name__ == "__main__":

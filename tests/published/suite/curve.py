@@ -6,6 +6,7 @@ import scores
 
 OF_ALL = "#222"
 LEAST = 40  # Per cent: where the axes begin.
+NO_ROOM = 95  # Has no words below the axis.
 
 
 def curves(rows):
@@ -24,8 +25,8 @@ def svg(rows, layout=scatter.WIDE):
     marks = [LEAST, *row.LEVELS, 100]
     parts = [scatter.head(layout, panel.bottom + 2.6 * layout.line, "coverage of intervals against what they are meant to hold")]
     parts += layout.legend([(f"{name} ({count})", colour) for name, colour, _, count in found])
-    parts += [panel.vertical(one, f"{one} %" if one not in layout.unlabelled else "") for one in marks]
-    parts += [panel.horizontal(one, f"{one} %" if one not in layout.unlabelled else "") for one in marks]
+    parts += [panel.vertical(one, f"{one} %" if one != NO_ROOM else "") for one in marks]
+    parts += [panel.horizontal(one, f"{one} %") for one in marks]
     parts.append(f'<path d="M{panel.x(LEAST):.1f} {panel.y(LEAST):.1f}L{panel.x(100):.1f} {panel.y(100):.1f}" class="axis"/>')
     for _, colour, held, _ in reversed(found):
         points = [(panel.x(level), panel.y(100 * share)) for level, share in held.items()]

@@ -34,7 +34,6 @@ class Layout:
     font: int
     columns: int  # Of the legend.
     dot: float
-    unlabelled: tuple = ()  # Per cents that the curve has no room for.
 
     @property
     def line(self):
@@ -54,7 +53,7 @@ class Layout:
 
 
 WIDE = Layout(760, 96, 36, 18, 2, 5)
-NARROW = Layout(380, 76, 12, 12, 1, 3.6, unlabelled=(95,))
+NARROW = Layout(380, 76, 12, 12, 1, 3.6)
 
 
 class Panel:

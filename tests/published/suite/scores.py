@@ -1,6 +1,7 @@
 """What many rows say together."""
 
 import dataclasses
+import math
 import statistics
 
 from row import LEVELS, NAIVE
@@ -55,6 +56,39 @@ def by(rows, name):
     for row in rows:
         found.setdefault(getattr(row, name), []).append(row)
     return found
+
+
+def level(rows):
+    """Median of measured over predicted."""
+    return math.exp(statistics.median(math.log(row.measured / row.predicted) for row in rows))
+
+
+def levels(rows):
+    """{job: level} of the rows whose interval has ends."""
+    return {job: level(own) for job, own in by([row for row in rows if row.low is not None], "job").items()}
+
+
+def held_but_for_level(rows):
+    """(share, number) of rows that would lie in their interval if that were moved by the level of the other
+    rows of their job: what is left is the scatter within a job. None where no job has several with ends."""
+    held = []
+    for own in by([row for row in rows if row.low is not None], "job").values():
+        for i, row in enumerate(own):
+            if others := own[:i] + own[i + 1 :]:
+                held.append(row.low * level(others) <= row.measured <= row.high * level(others))
+    return (statistics.fmean(held), len(held)) if held else None
+
+
+def by_jobs(rows, model):
+    """" (points +- standard error, better in 1 of 2 jobs)": how much more our jobs' mean errors are."""
+    more = []
+    for own in by([row for row in rows if row.error(model) is not None], "job").values():
+        more.append(statistics.fmean(abs(row.error()) - abs(row.error(model)) for row in own))
+    if len(more) < 2:
+        return ""
+    error = statistics.stdev(more) / math.sqrt(len(more))
+    better = sum(one < 0 for one in more)
+    return f" ({100 * statistics.fmean(more):+.1f} +- {100 * error:.1f} points by jobs; ours better in {better} of {len(more)})"
 
 
 def calibration(rows):

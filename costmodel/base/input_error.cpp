@@ -1,6 +1,7 @@
 #include "costmodel/base/input_error.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <vector>
 
@@ -115,6 +116,33 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
+std::string in_lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(
+      lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
+/// The known names that hold a name, or are a part of it, whatever the case of their letters; the
+/// first eight, each once.
+std::vector<std::string> names_like(std::string_view name, std::span<const std::string> known) {
+  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kShortest = 3;  // Of what two names have in common.
+  const std::string wanted = in_lower_case(name);
+  std::vector<std::string> alike;
+  for (const std::string& one : known) {
+    const std::string candidate = in_lower_case(one);
+    const bool holds = wanted.size() >= kShortest && candidate.find(wanted) != std::string::npos;
+    const bool is_part =
+        candidate.size() >= kShortest && wanted.find(candidate) != std::string::npos;
+    const bool is_new = std::ranges::find(alike, one) == alike.end();
+    if ((holds || is_part) && is_new && alike.size() < kMost) {
+      alike.push_back(one);
+    }
+  }
+  return alike;
+}
+
 }  // namespace
 
 InputError::InputError(const std::string& message, Lookup lookup)
@@ -155,9 +183,14 @@ std::string unknown_name(std::string_view what,
   if (!nearest.empty()) {
     text += fmt::format(" did you mean '{}'?", nearest);
   }
-  constexpr std::size_t kLongList = 24;
-  if (nearest.empty() || known.size() <= kLongList) {
+  constexpr std::size_t kLongList = 24;      // Where one is near.
+  constexpr std::size_t kVeryLongList = 40;  // Where none is.
+  if (known.size() <= (nearest.empty() ? kVeryLongList : kLongList)) {
     text += known.empty() ? " none is known" : fmt::format(" known: {}", fmt::join(known, ", "));
+  } else if (nearest.empty()) {
+    const std::vector<std::string> alike = names_like(name, known);
+    text += alike.empty() ? fmt::format(" none of the {} known is like it", known.size())
+                          : fmt::format(" like it: {}", fmt::join(alike, ", "));
   }
   return text;
 }

@@ -87,8 +87,8 @@ class EnvironmentFault : public std::runtime_error {
 /// Returns the known name nearest to `name` by edit distance, or nothing when none is near.
 [[nodiscard]] std::string nearest_name(std::string_view name, std::span<const std::string> known);
 
-/// Returns "unknown WHAT 'name'; did you mean 'x'? known: a, b, c". A long list of known names is
-/// left out when one of them is near.
+/// Returns "unknown WHAT 'name'; did you mean 'x'? known: a, b, c". Of a long list of known names
+/// only those that are like it are told.
 [[nodiscard]] std::string unknown_name(std::string_view what,
                                        std::string_view name,
                                        std::span<const std::string> known);

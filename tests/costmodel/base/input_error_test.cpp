@@ -60,4 +60,13 @@ TEST_CASE("an unknown name gets the nearest known one") {
   CHECK(unknown_name("table", "modle", known) ==
         "unknown table 'modle'; did you mean 'model'? known: cluster, model, ddp");
   CHECK(unknown_name("table", "x", known) == "unknown table 'x'; known: cluster, model, ddp");
+  std::vector<std::string> many = {"scaling efficiency", "Efficiency"};
+  for (int i = 0; i < 50; ++i) {
+    many.push_back(std::to_string(1000 + i) + "-name");
+  }
+  CHECK(unknown_name("word", "efficienc", many) ==
+        "unknown word 'efficienc'; did you mean 'Efficiency'?");
+  CHECK(unknown_name("word", "SCALING", many) ==
+        "unknown word 'SCALING'; like it: scaling efficiency");
+  CHECK(unknown_name("word", "bus", many) == "unknown word 'bus'; none of the 52 known is like it");
 }

@@ -265,8 +265,14 @@ std::string profile_text(const std::string& path) {
   } catch (const InputError& error) {
     std::error_code no_file;
     const bool is_name = is_name_alone(path) && !std::filesystem::exists(path, no_file);
+    if (!is_name) {
+      throw InputError(error.what(), Lookup::Profiles);
+    }
+    const std::vector<std::string> shipped = shipped_profiles();
     throw InputError(
-        is_name ? unknown_name("profile", path, shipped_profiles()) + kOwnProfile : error.what(),
+        shipped.empty()
+            ? fmt::format("unknown profile '{}'; {}", printable(path), no_shipped_profiles())
+            : unknown_name("profile", path, shipped) + kOwnProfile,
         Lookup::Profiles);
   }
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include "costmodel/base/own_folders.h"
 
 namespace stepsim {
@@ -78,6 +80,16 @@ std::string profile_path(const std::string& named) {
 
 std::vector<std::string> shipped_profiles() {
   return names_in("scenarios/profiles", ".json");
+}
+
+std::string no_shipped_profiles() {
+  const std::string folder = "scenarios/profiles";
+  return fmt::format(
+      "no shipped profiles found: there is no folder {} here, nor above the program, as {}. "
+      "Install "
+      "stepsim (meson install -C build)",
+      folder,
+      shipped_places(folder).at(1));
 }
 
 std::vector<std::string> shipped_scenarios() {

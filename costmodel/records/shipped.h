@@ -31,4 +31,8 @@ namespace stepsim {
 [[nodiscard]] std::vector<std::string> shipped_profiles();
 [[nodiscard]] std::vector<std::string> shipped_scenarios();
 
+/// "no shipped profiles found: there is no folder …": why a name alone finds nothing, where neither
+/// a checkout nor an installation is around the program.
+[[nodiscard]] std::string no_shipped_profiles();
+
 }  // namespace stepsim

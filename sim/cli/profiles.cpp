@@ -40,15 +40,10 @@ std::vector<std::string> profile_files(const std::string& folder) {
   }
   if (error) {
     const bool is_shipped = folder == kShippedProfiles;
-    throw InputError(
-        SourcePlace{"stepsim profiles"},
-        is_shipped ? fmt::format("no shipped profiles found: there is no folder {} here, nor above "
-                                 "the program, as {}. Install stepsim (meson install -C build), or "
-                                 "name a folder with --dir",
-                                 folder,
-                                 shipped_places(folder).at(1))
-                   : "cannot read folder " + printable(folder) + ": " + error.message() +
-                         "; name another with --dir");
+    throw InputError(SourcePlace{"stepsim profiles"},
+                     is_shipped ? no_shipped_profiles() + ", or name a folder with --dir"
+                                : "cannot read folder " + printable(folder) + ": " +
+                                      error.message() + "; name another with --dir");
   }
   std::ranges::sort(files);
   return files;

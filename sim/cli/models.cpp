@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,10 +31,11 @@ struct ModelsOptions {
 
 constexpr const char* kModelsUsage =
     "usage: stepsim models [--json FILE]\n"
-    "       stepsim models CONFIG [--architecture CLASS] [--samples N] [--length N] [options]\n\n"
+    "       stepsim models MODEL [--architecture CLASS] [--samples N] [--length N] [options]\n\n"
     "The model presets a scenario can name ([model] preset = …), and the families of transformers\n"
     "whose config.json it can name ([model] config = \"config.json\").\n\n"
-    "With a config.json: its parameters, tensors and floating-point operations (forward and\n"
+    "With a config.json or a preset: parameters, tensors and floating-point operations (forward "
+    "and\n"
     "backward of one batch, as PyTorch's FlopCounterMode counts them with eager attention). "
     "--json\n"
     "has all tensors in the order of named_parameters(), and the order in which their gradients\n"
@@ -41,6 +44,7 @@ constexpr const char* kModelsUsage =
     "examples:\n"
     "  stepsim models\n"
     "  stepsim models --json -\n"
+    "  stepsim models llama3.2-1b\n"
     "  stepsim models config.json --samples 8 --length 2048\n"
     "  stepsim models config.json --csv tensors.csv\n";
 
@@ -102,10 +106,20 @@ struct ListedModel {
   double flops = 0;
 };
 
-ListedModel list_model(const ModelsOptions& options) {
-  ListedModel model;
+/// Whether a preset is named, and no file is.
+bool names_preset(const std::string& name) {
+  return !std::filesystem::exists(name) &&
+         std::ranges::find(model_presets(), name, [](const ModelPreset& preset) {
+           return preset.config.name;
+         }) != model_presets().end();
+}
+
+TransformerConfig listed_config(const ModelsOptions& options) {
+  if (names_preset(options.file)) {
+    return model_preset(options.file);
+  }
   try {
-    model.config = transformers_model(read_text(options.file), options.architecture, options.file);
+    return transformers_model(read_text(options.file), options.architecture, options.file);
   } catch (const FieldError& error) {
     throw InputError(SourcePlace{options.file}, "{}", error.what());
   } catch (const InputError& error) {
@@ -114,8 +128,24 @@ ListedModel list_model(const ModelsOptions& options) {
     }
     throw InputError(SourcePlace{options.file}, error.what(), error.lookup());
   }
+}
+
+DescribedModel parts_of(const TransformerConfig& config) {
+  if (config.family == ModelFamily::Transformers) {
+    return described(config);
+  }
+  DescribedModel parts;
+  for (const OwnedParameter& one : owned_parameters(config)) {
+    parts.parameters.push_back({one.parameter, one.op});
+  }
+  return parts;
+}
+
+ListedModel list_model(const ModelsOptions& options) {
+  ListedModel model;
+  model.config = listed_config(options);
   model.config.attention = AttentionKind::Dense;
-  model.parts = described(model.config);
+  model.parts = parts_of(model.config);
   model.ready_order = ready_order(model.config);
   for (const DescribedParameter& one : model.parts.parameters) {
     model.parameters += one.parameter.elements();
@@ -132,7 +162,10 @@ std::string model_text(const ListedModel& model) {
   const auto row = [](const std::string& name, const std::string& value) {
     return fmt::format("{:<16}{}\n", name, value);
   };
-  std::string text = row("model", fmt::format("{} ({})", config.architecture, config.name));
+  std::string text =
+      row("model",
+          config.architecture.empty() ? config.name
+                                      : fmt::format("{} ({})", config.architecture, config.name));
   text += row("layers", std::to_string(config.layers));
   text += row("hidden", std::to_string(config.hidden));
   text += row("heads",
@@ -213,7 +246,7 @@ Answer ask_models(const Request& request, const ModelsOptions& options) {
     for (const GivenOption& given : request.given) {
       if (given.name == "architecture" || given.name == "samples" || given.name == "length" ||
           given.name == "csv") {
-        request.fail(fmt::format("--{} needs a config.json", given.name));
+        request.fail(fmt::format("--{} needs a config.json or a preset", given.name));
       }
     }
     return all_models();
@@ -236,7 +269,8 @@ Question models_question() {
       "the models there are, and what a config.json describes",
       kModelsUsage,
       std::vector<OptionRow>{
-          option("config", &Q::file, "CONFIG: a config.json of transformers").positional(1),
+          option("config", &Q::file, "MODEL: a config.json of transformers, or a preset")
+              .positional(1),
           option("architecture", &Q::architecture, "CLASS: the class to train"),
           option("samples", &Q::samples, "N: samples of the batch, 1 without it")
               .from(1)

@@ -47,16 +47,6 @@ Answer answer_of(const std::vector<BucketCase>& cases) {
   return answer;
 }
 
-/// Whether no step of the policy, without noise, needs more memory than a rank has.
-bool fits_into_memory(const Scenario& scenario,
-                      const BatchingPolicy& policy,
-                      const Profile& profile) {
-  PredictOptions options;
-  options.noise_runs = 0;
-  options.rows = KeptRows::None;
-  return !predict(scenario, policy, profile, options).out_of_memory;
-}
-
 /// The policy with that name. Without a name: the scenario's first one that fits into memory, or
 /// its first where none does. `passed_over`: is given the names of those before it.
 const BatchingPolicy& policy_to_search(const Scenario& scenario,

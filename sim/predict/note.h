@@ -18,7 +18,7 @@ struct TokenBudget {
   std::int64_t length = 0;  ///< The longest sample of the plan, in tokens.
 };
 
-/// The first step and rank whose micro-batches need more memory than the device has.
+/// The step and rank whose micro-batches need most memory, which is more than the device has.
 struct OutOfMemory {
   int step = 0;
   int rank = 0;

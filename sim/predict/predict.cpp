@@ -52,10 +52,11 @@ RankStepResult row_of(const Run& run,
   return row;
 }
 
-/// Notes the first row that does not fit.
+/// Notes the row that does not fit and needs most.
 void note_out_of_memory(const RankStepResult& row, Bytes capacity, Prediction& prediction) {
   const Bytes peak(static_cast<std::int64_t>(row.peak_memory_mib * 0x1p20));  // Exact.
-  if (capacity.value() > 0 && peak > capacity && !prediction.out_of_memory) {
+  const bool is_most = !prediction.out_of_memory || peak > prediction.out_of_memory->needed;
+  if (capacity.value() > 0 && peak > capacity && is_most) {
     prediction.out_of_memory = OutOfMemory{row.step, row.rank, peak, capacity, std::nullopt};
   }
 }
@@ -217,6 +218,15 @@ Prediction predict(const Scenario& scenario,
                    const Profile& profile,
                    const PredictOptions& options) {
   return predict(Job(scenario, policy, profile), options);
+}
+
+bool fits_into_memory(const Scenario& scenario,
+                      const BatchingPolicy& policy,
+                      const Profile& profile) {
+  PredictOptions options;
+  options.noise_runs = 0;
+  options.rows = KeptRows::None;
+  return !predict(scenario, policy, profile, options).out_of_memory;
 }
 
 std::vector<Prediction> predict_policies(Jobs& jobs, const PredictOptions& options) {

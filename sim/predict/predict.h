@@ -47,6 +47,12 @@ struct PredictOptions {
                                  const Profile& profile,
                                  const PredictOptions& options);
 
+/// Whether no step of the policy, without noise, needs more memory than a rank has. Raises as
+/// predict().
+[[nodiscard]] bool fits_into_memory(const Scenario& scenario,
+                                    const BatchingPolicy& policy,
+                                    const Profile& profile);
+
 /// Predicts every policy of the scenario, in its order. `options.on_progress` is told the share of
 /// all of them.
 [[nodiscard]] std::vector<Prediction> predict_policies(Jobs& jobs, const PredictOptions& options);

@@ -163,7 +163,7 @@ struct Prediction {
   std::optional<ShapeSummary> shapes;       ///< Where new shapes cost something.
   std::vector<CollectiveOrigin> collective_origins;
   std::vector<Note> notes;
-  std::optional<OutOfMemory> out_of_memory;  ///< The first step and rank that do not fit.
+  std::optional<OutOfMemory> out_of_memory;  ///< The step and rank that need most; empty: all fit.
   std::optional<MemoryCurve> memory_curve;   ///< When asked for, and the parallelism has one.
   std::optional<TokenBudget> token_budget;   ///< With a profile that knows the device's memory.
 };

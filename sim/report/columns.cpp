@@ -34,6 +34,8 @@ const char* name_of(FigureFormat format) {
       return "whole";
     case FigureFormat::MeanMilliseconds:
       return "milliseconds";  // Pages show what they are given, and intervals beside it.
+    case FigureFormat::Memory:
+      return "memory";
     case FigureFormat::Tenths:
       return "tenths";
     case FigureFormat::Hundredths:
@@ -64,6 +66,8 @@ std::string figure_text(FigureFormat format, double value, double high) {
       return fmt::format("{:+.3f}", value);
     case FigureFormat::Whole:
       return fmt::format("{:.0f}", value);
+    case FigureFormat::Memory:
+      return memory_text(value);
     case FigureFormat::Tenths:
       return fmt::format("{:.1f}", value);
     case FigureFormat::Hundredths:

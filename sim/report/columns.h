@@ -30,6 +30,7 @@ enum class FigureFormat {
   Interval,               ///< "12.1-13.4": the lower and the upper end.
   TenthsInterval,         ///< "12.1 to 13.4", also of two ends.
   SignedPercentInterval,  ///< "+1.2 to +3.4 %", also of two ends.
+  Memory,                 ///< "43.9 GiB", of MiB.
   MeanMilliseconds        ///< "113.8": as many digits as the interval of that width carries.
 };
 

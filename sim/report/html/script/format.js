@@ -71,6 +71,11 @@ function bytes(value) {
   return Number(value.toPrecision(value >= 1000 ? 4 : 3)) + " " + units[unit];
 }
 
+/** Formats MiB: "43.9 GiB". */
+function memoryText(mib) {
+  return bytes(mib * 1024 * 1024);
+}
+
 function plural(number, word) {
   return count(number) + " " + word + (number === 1 ? "" : "s");
 }
@@ -79,6 +84,7 @@ function plural(number, word) {
 const figureFormats = {
   milliseconds: (value) => value.toFixed(3),
   whole: count,
+  memory: memoryText,
   tenths: (value) => value.toFixed(1),
   percent: (value) => percent(value),
   signed_percent: signedPercent,

@@ -76,7 +76,7 @@ function finalistsTable(card, rows) {
     {name: "the best is faster in", value: (row) => row.strong || !row.price.interval90_ms ? ""
       : percent(row.finalist.best_is_faster_share, 0) + " of draws"},
     {name: "samples a step", value: (row) => row.finalist.samples_per_step.toFixed(1)},
-    {name: "memory MiB", value: (row) => row.price.peak_memory_mib.toFixed(1)},
+    {name: "memory", value: (row) => memoryText(row.price.peak_memory_mib)},
     {name: "order change", value: (row) => percent(row.finalist.order_change)},
     {name: "tokens left out", value: (row) => percent(row.finalist.tokens_left_out)},
     {name: "remark", text: true, value: (row) => row.remark},

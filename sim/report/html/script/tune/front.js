@@ -155,7 +155,7 @@ function frontTable(card, front) {
     {name: "setting", text: true, value: (point) => shortName(point.setting, 200)},
     {name: "useful tokens/s", value: (point) => count(speedOf(point))},
     {name: "step ms", value: (point) => point.without_noise.step_ms.toFixed(3)},
-    {name: "memory MiB", value: (point) => point.without_noise.peak_memory_mib.toFixed(1)},
+    {name: "memory", value: (point) => memoryText(point.without_noise.peak_memory_mib)},
     {name: "order change", value: (point) => percent(point.order_change)},
     {name: "tokens left out", value: (point) => percent(point.tokens_left_out)},
     {name: "samples a step", value: (point) => point.samples_per_step.toFixed(1)},

@@ -9,12 +9,15 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/io/atomic_file.h"
 #include "costmodel/records/profile.h"
 #include "sim/ask/question.h"
 #include "sim/batching/lengths.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/starter/described_scenario.h"
 
@@ -108,6 +111,22 @@ std::string beside(const std::string& path, const std::string& scenario) {
   return fs::proximate(path, fs::absolute(scenario).parent_path()).string();
 }
 
+/// The option that names the first policy that fits into memory; empty where that is the first of
+/// all, or none does, or nothing can be predicted yet.
+std::string policy_option(const Scenario& scenario) {
+  try {
+    const Profile profile = scenario_profile(scenario);
+    const auto fitting = std::ranges::find_if(scenario.policies, [&](const BatchingPolicy& policy) {
+      return fits_into_memory(scenario, policy, profile);
+    });
+    return fitting == scenario.policies.begin() || fitting == scenario.policies.end()
+               ? ""
+               : " --policy " + shell_word(fitting->name());
+  } catch (const InputError&) {
+    return "";
+  }
+}
+
 Answer ask_init(const Request& request, const InitOptions& options) {
   if (fs::exists(options.out)) {
     request.fail(fmt::format("{} is there already; give --out another name", options.out));
@@ -132,15 +151,17 @@ Answer ask_init(const Request& request, const InitOptions& options) {
   write_text_atomically(options.out, text);
   Answer answer;
   answer.text = [file = shell_word(options.out),
-                 policies = scenario.policies.size()](const Screen&) {
+                 policies = scenario.policies.size(),
+                 option = policy_option(scenario)](const Screen&) {
     return fmt::format(
         "wrote {0}, with {1} policies\n"
         "next: stepsim compare {0} --epochs 1   (which batches, and how long an epoch takes)\n"
-        "      stepsim sweep {0} --over parallel=ddp,zero1,fsdp2   (what fits, and what is "
+        "      stepsim sweep {0}{2} --over parallel=ddp,zero1,fsdp2   (what fits, and what is "
         "fastest)\n"
         "      stepsim keys, stepsim policies   (what else can stand in it)\n",
         file,
-        policies);
+        policies,
+        option);
   };
   answer.json = [text, file = options.out] { return Json{{"file", file}, {"toml", text}}; };
   return answer;

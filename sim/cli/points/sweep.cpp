@@ -118,6 +118,23 @@ SweptScenario read_swept(const AskedScenario& asked, const std::vector<SweepAxis
   return {asked.read(), ""};  // Raises what is wrong with it.
 }
 
+/// The other policies of the scenario that fit into memory as it stands, none where it cannot be
+/// predicted so.
+std::vector<std::string> fitting_policies(Jobs& jobs, const std::string& swept) {
+  const Scenario& scenario = jobs.base();
+  std::vector<std::string> fitting;
+  for (const BatchingPolicy& policy : scenario.policies) {
+    try {
+      if (policy.name() != swept && fits_into_memory(scenario, policy, *jobs.profile(scenario))) {
+        fitting.push_back(policy.name());
+      }
+    } catch (const InputError&) {
+      continue;
+    }
+  }
+  return fitting;
+}
+
 Answer ask_sweep(const Request& request, const SweepQuestion& question) {
   const AskedScenario asked = asked_scenario(request);
   const std::vector<SweepAxis> axes = asked_axes(request, question.over);
@@ -145,7 +162,10 @@ Answer ask_sweep(const Request& request, const SweepQuestion& question) {
     progress.done();
     return shard_answer(runner, kept);
   }
-  const SweepReport report = sweep_report(*jobs, axes, options, runner, goal);
+  SweepReport report = sweep_report(*jobs, axes, options, runner, goal);
+  if (!any_fits(report)) {
+    report.fitting_policies = fitting_policies(*jobs, options.policy);
+  }
   progress.done();
   Answer answer;
   answer.status = any_fits(report) ? kDone : kAnswerIsNo;

@@ -12,6 +12,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/shell_word.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/columns.h"
 #include "sim/report/csv.h"
@@ -135,9 +136,19 @@ bool changes_work(const SweepReport& report) {
 std::string time_of(const SweepPoint& point, const SweepReport& report) {
   const PredictionSummary& s = point.prediction.summary;
   const std::string ms = mean_text(s.step_time_ms.mean, s.step_time_ms.width90());
-  return changes_work(report)
-             ? fmt::format("{} ms for {:.0f} useful tokens", ms, s.useful_tokens_per_step)
-             : ms + " ms";
+  return changes_work(report) ? fmt::format("{} ms for {:.0f} {}",
+                                            ms,
+                                            s.useful_tokens_per_step,
+                                            report.counts_samples ? "samples" : "useful tokens")
+                              : ms + " ms";
+}
+
+/// What to sweep in place of a policy that does not fit into memory; empty where nothing fits.
+std::string fitting_policies_text(const SweepReport& report) {
+  return report.fitting_policies.empty()
+             ? ""
+             : fmt::format(" As the scenario stands, it fits with --policy {}.",
+                           fmt::join(mapped(report.fitting_policies, shell_word), " or "));
 }
 
 /// Which points cannot be told from the best; empty when all can.
@@ -189,10 +200,11 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
   if (!any_fits(report)) {
     const OutOfMemory& memory = *best.prediction.out_of_memory;
     return fmt::format(
-        "No value fits into memory. {} lacks least: {:.1f} GiB beside the {:.1f} GiB of a rank.",
+        "No value fits into memory. {} lacks least: {:.1f} GiB beside the {:.1f} GiB of a rank.{}",
         place_of(axes, best),
         missing_gib(best),
-        static_cast<double>(memory.capacity.value()) / 0x1p30);
+        static_cast<double>(memory.capacity.value()) / 0x1p30,
+        fitting_policies_text(report));
   }
   if (is_refused(report.reference)) {
     return fmt::format("Best: {}, {} a step; {} cannot be predicted: {}{}",
@@ -224,7 +236,9 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
                                              report.reference_name,
                                              time_of(report.reference, report),
                                              report.gain.gain * 100,
-                                             changes_work(report) ? " for each token" : "",
+                                             !changes_work(report)   ? ""
+                                             : report.counts_samples ? " for each sample"
+                                                                     : " for each token",
                                              certainty_text(report.gain))
                                : fmt::format("{} does not fit into memory", report.reference_name);
   return fmt::format("Best: {}, {} a step; {}.{}",
@@ -277,6 +291,8 @@ SweepReport sweep_report(Jobs& jobs,
     row.of_best = row.is_blank() ? Gain() : paired_gain(best.prediction, row.point.prediction);
     row.remark = remark_of(row, best, caps);
   }
+  report.counts_samples =
+      scenario.lengths.kind == LengthSource::Kind::Constant && scenario.lengths.constant == 1;
   report.reference_name = caps ? default_cap_name(scenario.ddp) : "the scenario as it stands";
   report.reference = std::move(swept.reference);
   const bool has_reference = !is_refused(report.reference);

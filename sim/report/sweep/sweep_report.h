@@ -23,6 +23,9 @@ struct SweepReport {
   std::string reference_name;
   Gain gain;  ///< Of the best over the reference.
   std::vector<std::string> keys_without_effect;
+  /// Where no point fits into memory: the other policies that do as the scenario stands.
+  std::vector<std::string> fitting_policies;
+  bool counts_samples = false;  ///< The scenario has no lengths: each of its tokens is a sample.
   TrainingGoal goal;
   /// [row] What training costs; empty unless the rows differ in ranks or the goal says something.
   std::vector<TrainingCost> training;

@@ -16,6 +16,7 @@
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
+#include "costmodel/base/row_named.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/utc_time.h"
 #include "costmodel/model/bucket_assignment.h"
@@ -73,12 +74,25 @@ TransformerConfig chain_of_file(const std::string& path) {
   }
 }
 
+/// Raises InputError for an unknown one, with this command's other ways to say a model.
+const TransformerConfig& preset_of(const std::string& name) {
+  const auto name_of_preset = [](const ModelPreset& preset) { return preset.config.name; };
+  try {
+    return row_named(model_presets(), name_of_preset, "model preset", name, Lookup::Models).config;
+  } catch (const InputError& error) {
+    throw InputError(std::string(error.what()) +
+                         "; any other model: --gradient-bytes \"97 MiB\", or --tensors FILE, which "
+                         "stepsim models config.json --csv FILE writes of a config.json",
+                     error.lookup());
+  }
+}
+
 TransformerConfig config_of(const StepTimeModel& model) {
   if (!model.is_one()) {
     throw InputError(kOneModel);
   }
   if (!model.preset.empty()) {
-    return model_preset(model.preset);
+    return preset_of(model.preset);
   }
   if (!model.tensors.empty()) {
     return chain_of_file(model.tensors);
@@ -183,6 +197,26 @@ bool StepTimeModel::is_one() const {
                                [](const std::string& text) { return !text.empty(); }) == 1;
 }
 
+/// The row with most ranks.
+const StepTimeRow& largest_row(const StepTimeTable& table) {
+  return *std::ranges::max_element(
+      table.rows, {}, [](const StepTimeRow& row) { return row.placement.ranks(); });
+}
+
+/// The scenario's policy with the batch that was timed on most ranks.
+std::string largest_policy(const StepTimeTable& table) {
+  return fmt::format("batch_{}", largest_row(table).batch);
+}
+
+/// "cluster.placement=2x8,4x8,8x8": more nodes like the fullest that was timed.
+std::string more_nodes(const StepTimeTable& table) {
+  int fullest = 1;
+  for (const StepTimeRow& row : table.rows) {
+    fullest = std::max(fullest, row.placement.fullest());
+  }
+  return fmt::format("cluster.placement=2x{0},4x{0},8x{0}", fullest);
+}
+
 ImportedStepTimes import_step_times(const StepTimeImport& import) {
   keep_inputs(import.profile, {import.table, import.model.tensors, import.model.record});
   StepTimeTable table = read_step_times(import.table);
@@ -208,8 +242,10 @@ ImportedStepTimes import_step_times(const StepTimeImport& import) {
   }
   imported.profile.next = import.scenario.empty()
                               ? "give --scenario FILE.toml too, for stepsim sweep"
-                              : fmt::format("stepsim sweep {} --over cluster.placement=2x4,4x4,8x4",
-                                            shell_word(import.scenario));
+                              : fmt::format("stepsim sweep {} --policy {} --over {}",
+                                            shell_word(import.scenario),
+                                            largest_policy(table),
+                                            more_nodes(table));
   imported.profile.report =
       [fit = std::move(fit), table = std::move(table), questions = std::move(questions)](
           const Screen& screen) { return report_of(fit, table, questions, screen); };

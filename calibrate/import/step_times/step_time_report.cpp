@@ -201,8 +201,8 @@ std::string assumed_order(const StepTimeFit& fit, std::span<const StepTimeQuesti
     return "";
   }
   return fmt::format(
-             "note: no row has three nodes: that two reach {:.2f} times their bandwidth is "
-             "assumed{}.\n"
+             "note: no row has three nodes; two are assumed to reach {:.2f} times the bandwidth of "
+             "three{}.\n"
              "Time one step on three nodes before you order them\n",
              std::exp(fit.posterior.mode[kTwoNodes]),
              leaves_open(fit, StepTimeDoubt::TwoNodes)

@@ -1,5 +1,7 @@
 #include "sim/report/buckets/best_buckets_report.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -16,8 +18,19 @@ namespace stepsim {
 
 namespace {
 
+/// Whether a share shows as 0.0 %.
+bool shows_nothing(double share) {
+  constexpr double kHalfOfLastDigit = 0.0005;
+  return std::abs(share) < kHalfOfLastDigit;
+}
+
 /// "+12.3 % (90 % interval +8.1 to +15.0 %, more than 99 % likely to be faster)"
 std::string gain_text(const Gain& gain) {
+  if (shows_nothing(gain.gain)) {
+    return fmt::format("less than 0.1 % (90 % interval {:+.1f} to {:+.1f} %)",
+                       gain.interval.first * 100,
+                       gain.interval.second * 100);
+  }
   return fmt::format("{} ({})", signed_percent(gain.gain), certainty_text(gain));
 }
 
@@ -48,14 +61,26 @@ std::string method_text(const BestBuckets& best) {
                 "The list is the fastest of those that are best for one of {} typical steps",
                 best.searched);
   return fmt::format(
-      "Single caps make {} different lists of buckets, of which {} were priced over all steps; so "
-      "were {} lists of limits. {}{}.\n",
-      best.cap_lists,
+      "Tried over all steps: {} of the {} different ways in which single caps divide the "
+      "gradients, and {} lists of limits. {}.\n",
       best.priced_caps,
+      best.cap_lists,
       best.priced_lists,
-      best.plain ? of_step
-                 : "The recurrence of a plain step chose the lists, and the engine measured them",
-      best.plain ? ", by the recurrence" : "");
+      best.plain ? of_step : "A step without noise chose the lists, and the engine measured them");
+}
+
+/// The arguments and keys of what is faster; nothing where DDP's default stays.
+std::string arguments_text(const BestBuckets& best) {
+  const BucketChoice& choice = chosen_buckets(best);
+  if (&choice == &best.standard) {
+    return "";
+  }
+  return fmt::format(
+      "\nIn PyTorch, as arguments of DistributedDataParallel:\n  {}\n  {}\n"
+      "In the scenario, under [ddp]:\n{}",
+      python_argument(best.cap),
+      python_argument(best.list),
+      toml_lines(best.list));
 }
 
 std::string best_headline(const BestBuckets& best) {
@@ -76,12 +101,15 @@ std::string best_headline(const BestBuckets& best) {
         signed_percent(best.cap_over_standard.gain),
         signed_percent(best.list_over_cap.gain));
   }
+  const bool both_nothing =
+      shows_nothing(best.cap_over_standard.gain) && shows_nothing(best.list_over_standard.gain);
   return fmt::format(
-      "Keep DDP's default of 25 MiB: {}. What the best cap and the best list gain, {} and {}, is "
-      "too little to tell.",
+      "Keep DDP's default of 25 MiB: {}. {}.",
       time,
-      signed_percent(best.cap_over_standard.gain),
-      signed_percent(best.list_over_standard.gain));
+      both_nothing ? "No bucket size gains as much as 0.1 %"
+                   : fmt::format("The best cap gains {}, the best list {}: too little to tell",
+                                 signed_percent(best.cap_over_standard.gain),
+                                 signed_percent(best.list_over_standard.gain)));
 }
 
 /// The policy and the notes of all three choices.
@@ -149,26 +177,22 @@ std::string best_buckets_text(const Scenario& scenario,
                               const Screen& screen) {
   const std::string warnings = warnings_text(predictions_of(best));
   return fmt::format(
-             "{}: policy {}, {} ranks, profile {}\n{}\n{}\n"
+             "{}: policy {}, {} ranks, profile {}\n{}\n{}\n{}\n\n"
              "best cap over 25 MiB:  {}\n"
              "best list over 25 MiB: {}\n"
-             "best list over cap:    {}\n\n{}\n\n{}\n"
-             "In PyTorch, as arguments of DistributedDataParallel:\n  {}\n  {}\n"
-             "In the scenario, under [ddp]:\n{}{}{}",
+             "best list over cap:    {}\n\n{}{}{}{}",
              scenario.name,
              best.list.prediction.policy,
              scenario.ranks,
              best.list.prediction.profile,
              passed_over_text(best),
              best_table(best, screen),
+             painted(best_headline(best), Paint::Strong, screen),
              gain_text(best.cap_over_standard),
              gain_text(best.list_over_standard),
              gain_text(best.list_over_cap),
-             painted(best_headline(best), Paint::Strong, screen),
              method_text(best),
-             python_argument(best.cap),
-             python_argument(best.list),
-             toml_lines(best.list),
+             arguments_text(best),
              warnings.empty() ? "" : "\n",
              warnings) +
          next_text(scenario, best);

@@ -20,8 +20,9 @@ namespace {
 /// Why the batches of a record are not those of its prediction.
 std::string other_plan(const Prediction& prediction, const RunRecord& record) {
   if (record.plan_profile_id.empty() || record.plan_profile_id == prediction.profile_id) {
-    return "it was run from another plan. Policies that plan by predicted time need the profile "
-           "that their plan was made with: --profile";
+    return "it was run from another plan: the scenario has other samples than the training "
+           "(stepsim advise RECORD --lengths FILE makes one with the tokens of each), or another "
+           "seed, or the policy plans by predicted time and had another profile (--profile)";
   }
   return fmt::format(
       "its plan was made with profile '{}' (id {}), the prediction with '{}' (id {}), and policies "

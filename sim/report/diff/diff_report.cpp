@@ -141,15 +141,32 @@ std::string batches_text(const RecordDiff& diff) {
       moved_ms(batches.ms));
 }
 
-/// "1211 -> 4403 useful tokens/s (+263.6 %, 99.9 % interval +190.1 to +337.2 %)"
+/// "+263.6 %", "+397 %": of hundreds, percent are digits enough.
+std::string gain_text(double gain) {
+  constexpr double kWhole = 1;
+  return std::abs(gain) < kWhole ? fmt::format("{:+.1f} %", 100 * gain)
+                                 : fmt::format("{:+.0f} %", 100 * gain);
+}
+
+/// "1211 -> 4403 useful tokens/s"
+std::string speeds_text(const SpeedChange& speed) {
+  return fmt::format("{:.0f} -> {:.0f} useful tokens/s", speed.before, speed.after);
+}
+
+/// "+263.6 %, 99.9 % interval +190.1 to +337.2 %"
+std::string gain_text(const SpeedChange& speed, double alarm) {
+  const auto [low, high] = speed.interval(alarm);
+  const std::string to = gain_text(high);
+  const std::string from = gain_text(low);
+  return fmt::format("{}, {:g} % interval {} to {}",
+                     gain_text(speed.gain()),
+                     100 * (1 - alarm),
+                     from.substr(0, from.size() - 2),  // One "%" for both.
+                     to);
+}
+
 std::string speed_text(const SpeedChange& speed) {
-  const auto [low, high] = speed.interval(kVerdictAlarm);
-  return fmt::format("{:.0f} -> {:.0f} useful tokens/s ({}, 99.9 % interval {:+.1f} to {:+.1f} %)",
-                     speed.before,
-                     speed.after,
-                     signed_percent(speed.gain()),
-                     100 * low,
-                     100 * high);
+  return fmt::format("{} ({})", speeds_text(speed), gain_text(speed, kVerdictAlarm));
 }
 
 /// Where no step of one side has its like on the other.
@@ -162,14 +179,12 @@ std::string speed_headline(const RecordDiff& diff) {
                                                                  : name_of(diff.verdict),
                        speed_text(speed));
   }
-  const auto [low, high] = speed.interval(kLikelyAlarm);
   return fmt::format(
-      "likely {}, not surely: {}, with other batches; 90 % interval {:+.1f} to "
-      "{:+.1f} %",
+      "likely {0}: {1} ({2}), with other batches; not surely {0}, since the 99.9 % interval holds "
+      "no change, too",
       speed.gain() > 0 ? "faster" : "slower",
-      speed_text(speed),
-      100 * low,
-      100 * high);
+      speeds_text(speed),
+      gain_text(speed, kLikelyAlarm));
 }
 
 /// What becomes of the step itself there.
@@ -400,8 +415,9 @@ std::vector<std::string> diff_reasons(const RecordDiff& diff) {
 std::vector<std::string> diff_next(const RecordDiff& diff, const DiffFiles& files) {
   if (diff.other_batches && diff.verdict == DiffVerdict::NoDifference) {
     return {
-        fmt::format("to be sure: several runs of each by turns, and stepsim diff --before {} … "
+        fmt::format("to be sure: {} runs of each by turns, and stepsim diff --before {} … "
                     "--after {} …",
+                    files.before.size() > 1 && files.after.size() > 1 ? "more" : "several",
                     fmt::join(mapped(files.before, shell_word), " "),
                     fmt::join(mapped(files.after, shell_word), " "))};
   }

@@ -149,15 +149,20 @@ std::string remedy(const PartError& part) {
 }
 
 std::string repeats_advice(const PolicyValidation& policy, double bound) {
+  constexpr int kMostAsked = 200;
   const std::string name = printable(policy.policy);
   const int passes = enough_passes(policy, bound);
   return policy.resolution()
              ? fmt::format(
-                   "more repeats: the live runs tell the mean of {} to +-{}; about {} passes "
-                   "would tell on which side of the bound it is",
+                   "more repeats: the live runs tell the mean of {} to +-{}; {}",
                    name,
                    percent(*policy.resolution()),
-                   passes)
+                   passes > kMostAsked
+                       ? "they differ too much for more of them to help: look for what else "
+                         "runs on the machine"
+                       : fmt::format("about {} passes would tell whether the error is within {}",
+                                     passes,
+                                     percent(bound)))
              : fmt::format(
                    "more repeats: one pass of {} does not show how well it repeats; make {}",
                    name,
@@ -248,17 +253,22 @@ std::string part_words(const PolicyValidation& policy, const PartError& part) {
 
 std::vector<std::string> findings(const Validation& validation, const ValidationSources& sources) {
   const auto policies = static_cast<double>(validation.policies.size());
-  std::vector<std::string> list = {order_finding(validation)};
-  if (!validation.recommended.empty()) {
-    list.push_back(regret_finding(validation));
+  std::vector<std::string> list;
+  if (validation.policies.size() > 1) {  // One alone has no order.
+    list.push_back(order_finding(validation));
+    if (!validation.recommended.empty()) {
+      list.push_back(regret_finding(validation));
+    }
+    list.push_back(fmt::format("interval coverage: {} of the policies ({} of {})",
+                               percent(validation.coverage),
+                               std::lround(validation.coverage * policies),
+                               policies));
   }
-  list.push_back(fmt::format("interval coverage: {} of the policies ({} of {})",
-                             percent(validation.coverage),
-                             std::lround(validation.coverage * policies),
-                             policies));
-  list.push_back(fmt::format("steps below predicted p50 / p95: {:.0f} % / {:.0f} %",
-                             validation.below_p50 * 100,
-                             validation.below_p95 * 100));
+  list.push_back(
+      fmt::format("measured steps below the predicted p50: {:.0f} %, below the p95: {:.0f} % (50 "
+                  "and 95 % where the spread is right)",
+                  validation.below_p50 * 100,
+                  validation.below_p95 * 100));
   if (validation.machine_speed > 0) {
     list.push_back(fmt::format(
         "machine: the sentinel took {:.2f} times its calibration time during the live run",
@@ -276,10 +286,11 @@ std::string verdict(const Validation& validation, const ValidationSources& sourc
   if (off.empty()) {
     return text + fmt::format("every mean step is within {} of the measured one", percent(bound));
   }
-  text += fmt::format("the mean step of {} of {} policies is off by more than {}",
-                      off.size(),
-                      count,
-                      percent(bound));
+  text += count == 1 ? fmt::format("the mean step is off by more than {}", percent(bound))
+                     : fmt::format("the mean step of {} of {} policies is off by more than {}",
+                                   off.size(),
+                                   count,
+                                   percent(bound));
   constexpr std::size_t kNamed = 3;
   for (std::size_t i = 0; i < std::min(off.size(), kNamed); ++i) {
     text += fmt::format("{} {} {}",
@@ -291,10 +302,10 @@ std::string verdict(const Validation& validation, const ValidationSources& sourc
     text += fmt::format(" and {} more", off.size() - kNamed);
   }
   const PartError part = largest_part_error(*off.front());
-  text += fmt::format("; mostly {} ({:+.1f} points of {})",
+  text += fmt::format("; most of it in {}: {:+.1f} points{}",
                       part_words(*off.front(), part),
                       part.error * 100,
-                      printable(off.front()->policy));
+                      count == 1 ? "" : " of " + printable(off.front()->policy));
   return text;
 }
 
@@ -305,9 +316,10 @@ std::string certainty(const Validation& validation, double bound) {
   });
   const std::size_t count = validation.policies.size();
   std::string text =
-      fmt::format("{} of {} measured means are in their 90 % interval{}",
-                  covered,
-                  count,
+      fmt::format("{}in {} 90 % interval{}",
+                  count == 1 ? fmt::format("the measured mean is {}", covered == 1 ? "" : "not ")
+                             : fmt::format("{} of {} measured means are ", covered, count),
+                  count == 1 ? "its" : "their",
                   std::ranges::all_of(validation.policies, &PolicyValidation::beside_recording)
                       ? " of the same hour (they ran beside the recording of the costs)"
                       : "");
@@ -317,11 +329,9 @@ std::string certainty(const Validation& validation, double bound) {
                         percent(validation.regret));
   }
   if (open > 0) {
-    text += fmt::format(
-        "; for {} of {}, the live runs cannot tell on which side of the bound the "
-        "error is",
-        open,
-        count);
+    text += fmt::format("; {}the live runs differ too much to tell whether the error is within {}",
+                        count > 1 ? fmt::format("of {} of {}, ", open, count) : "",
+                        percent(bound));
   }
   return text;
 }

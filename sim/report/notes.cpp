@@ -72,6 +72,14 @@ struct Words {
     return "varlen.empty_block is not used: the profile prices empty blocks itself";
   }
   std::string operator()(const ProfileInterference& note) const {
+    const std::string none = percent(0);
+    if (percent(note.value.compute) == none && percent(note.value.transfer) == none &&
+        note.value.memory_share == 0 && note.value.multiprocessors == 0) {
+      return fmt::format(
+          "the profile's {} measurements show no slowing of compute and transfers by each other; "
+          "[interference] in the scenario takes its place",
+          note.measurements);
+    }
     std::string text = fmt::format(
         "by {} measurements of the profile, compute takes {} longer and transfers {} longer while "
         "they overlap",

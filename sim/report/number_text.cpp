@@ -25,7 +25,9 @@ std::string percent(double fraction) {
 }
 
 std::string signed_percent(double fraction) {
-  return fmt::format("{:+.1f} %", fraction * 100);
+  constexpr double kLarge = 10;  // From +1000 % on, a tenth of a percent tells nothing.
+  return std::abs(fraction) < kLarge ? fmt::format("{:+.1f} %", fraction * 100)
+                                     : fmt::format("{:+.0f} %", fraction * 100);
 }
 
 std::string step_ms_text(double ms) {
@@ -50,7 +52,7 @@ std::string figure_text(double value, int digits) {
 std::string hours_text(double hours) {
   constexpr double kMinutes = 60;
   constexpr double kHoursPerDay = 24;
-  constexpr double kShort = 0.1;
+  constexpr double kShort = 1;
   constexpr double kLong = 48;
   constexpr int kDigits = 3;
   return hours < kShort  ? figure_text(hours * kMinutes, kDigits) + " min"

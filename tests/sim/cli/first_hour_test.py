@@ -1,0 +1,100 @@
+"""What strangers met in their first hour, each place once: tests/live/FIRST_HOUR.md tells where.
+
+usage: first_hour_test.py PATH_OF_STEPSIM PATH_OF_STEPCAL
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from stepsim_program import STEPSIM, run
+
+import small_runner  # from a folder that stepsim_program names
+
+STEPCAL = os.path.abspath(sys.argv[2])
+STEP_TIMES = "placement,batch,step_ms\n1,256,542.5\n2,128,290.0\n4,64,161.5\n8,32,96.35\n8+8,16,65.99\n"
+
+
+def too_large():
+    """A scenario of init whose first policy does not fit into memory, and whose last one does."""
+    lengths = [32 + 7919 * i % 1000 for i in range(4000)] + [8192 - i for i in range(400)]
+    pathlib.Path("lengths.txt").write_text("\n".join(map(str, lengths)), encoding="utf-8")
+    return run("init", "--model", "llama3.2-3b", "--gpus", "8", "--profile", "h100_8x_published", "--lengths",
+               "lengths.txt").stdout
+
+
+@small_runner.in_new_folder
+def test_what_init_names_next_runs():
+    text = too_large()
+    line = re.search(r"stepsim (sweep scenario.toml --policy token_budget --over \S+)", text)
+    assert line, text
+    assert "\nBest: " in run(*line[1].split()).stdout
+
+
+@small_runner.in_new_folder
+def test_a_sweep_of_a_policy_that_does_not_fit_names_those_that_do():
+    too_large()
+    answer = run("sweep", "scenario.toml", "--over", "parallel=ddp,fsdp2", "--json", "out.json", status=1)
+    assert "As the scenario stands, it fits with --policy token_budget." in answer.stdout, answer.stdout
+    # What is missing is the most that any step needs, which the column of memory shows, too.
+    (least,) = re.findall(r"lacks least: ([\d.]+) GiB beside the ([\d.]+) GiB", answer.stdout)
+    points = json.loads(pathlib.Path("out.json").read_text(encoding="utf-8"))["points"]
+    peak = min(point["peak_memory_mib"] for point in points) / 1024
+    assert abs(sum(map(float, least)) - peak) < 0.11, (least, peak)
+    assert re.search(r"\n(ddp|fsdp2) .* [\d.]+ GiB ", answer.stdout), answer.stdout
+
+
+@small_runner.in_new_folder
+def test_long_lists_of_known_names_are_not_printed():
+    for command, name in (("help", "nothing_like_it"), ("keys", "nothing_like_it"), ("models", "x.json")):
+        message = run(command, name, status=2).stderr
+        assert len(message) < 250, message
+    assert "like it: scaling efficiency" in run("help", "scaling", status=2).stderr
+
+
+@small_runner.in_new_folder
+def test_models_tells_of_a_preset_what_it_tells_of_a_file():
+    for name, parameters in (("llama3-8b", 8030261248), ("bert-base", 109482240), ("llama3.2-1b", 1235814400)):
+        told = json.loads(run("models", name, "--json", "-").stdout)
+        assert told["parameters"] == parameters and told["flops"] > parameters, told
+        assert f"parameters      {parameters}\n" in run("models", name).stdout
+    assert "did you mean" not in run("models", "llama3-8bb", status=2).stdout
+
+
+@small_runner.in_new_folder
+def test_a_program_without_its_files_says_so():
+    os.mkdir("bin")
+    alone = shutil.copy(STEPSIM, "bin/stepsim")
+    message = subprocess.run([alone, "init", "--model", "llama3-8b", "--gpus", "8"], capture_output=True, text=True,
+                             stdin=subprocess.DEVNULL, check=False).stderr
+    assert "no shipped profiles found: there is no folder scenarios/profiles here" in message, message
+
+
+@small_runner.in_new_folder
+def test_a_default_that_is_kept_has_no_arguments_to_paste():
+    too_large()
+    text = run("buckets", "scenario.toml", "--best").stdout
+    assert "Keep DDP's default of 25 MiB: " in text and "In PyTorch" not in text, text
+    assert "likely to be faster" not in text, text  # Of what gains nothing.
+
+
+@small_runner.in_new_folder
+def test_step_times_of_images_are_told_in_samples():
+    pathlib.Path("steps.csv").write_text(STEP_TIMES, encoding="utf-8")
+    words = ["import", "step-times", "steps.csv", "--out", "job.json", "--scenario", "job.toml"]
+    message = small_runner.run(STEPCAL, *words, "--preset", "resnet50", status=2).stderr
+    assert "--gradient-bytes" in message and "kind =" not in message, message
+    text = small_runner.run(STEPCAL, *words, "--gradient-bytes", "97.5 MiB").stdout
+    line = re.search(r"next: stepsim (sweep job.toml --policy batch_16 --over cluster.placement=2x8,4x8,8x8)\n", text)
+    assert line, text
+    text = run(*line[1].split()).stdout
+    assert re.search(r"\nBest: .* for 1024 samples a step; .* slower for each sample ", text), text
+    assert "token" not in text.split("\n\n")[2], text
+
+
+if __name__ == "__main__":
+    sys.exit(small_runner.main(globals()))

@@ -45,22 +45,48 @@ function drawFrontier(box, training, rows) {
       .attr("text-anchor", "end").text(`${percent(training.goal.efficiency, 0)} of the best`);
     g.append("g").attr("class", "line chosen").append("path").attr("d",
       d3.line().x((row) => x(row.samples_per_s)).y((row) => y(row.samples_per_s_per_rank))(frontier));
+    const taken = rows.map((row) => around(x(row.samples_per_s), y(row.samples_per_s_per_rank)));
     for (const row of rows) {
-      drawCluster(g, row, x, y, width);
+      drawCluster(g, row, x, y);
+    }
+    for (const row of rows) {
+      nameCluster(g, row, x(row.samples_per_s), y(row.samples_per_s_per_rank), width, taken);
     }
   });
 }
 
-function drawCluster(g, row, x, y, width) {
+/** The box of a point. */
+function around(left, top) {
+  return {left: left - 6, right: left + 6, top: top - 6, bottom: top + 6};
+}
+
+/** Writes a cluster's name beside its point, at the first of four places where nothing is yet; a
+ *  name without such a place is left to the tip and the table. */
+function nameCluster(g, row, left, top, width, taken) {
+  const text = g.append("text").attr("class", "cluster-name").text(shortName(row.name, 20));
+  for (const [side, down] of [[1, -8], [-1, -8], [1, 17], [-1, 17]]) {
+    text.attr("x", left + 9 * side).attr("y", top + down)
+      .attr("text-anchor", side > 0 ? "start" : "end");
+    const box = text.node().getBBox();
+    const own = {left: box.x, right: box.x + box.width, top: box.y, bottom: box.y + box.height};
+    const isFree = own.left >= 0 && own.right <= width && taken.every((other) =>
+      own.right <= other.left || own.left >= other.right ||
+      own.bottom <= other.top || own.top >= other.bottom);
+    if (isFree) {
+      taken.push(own);
+      return;
+    }
+  }
+  text.remove();
+}
+
+function drawCluster(g, row, x, y) {
   const [left, top] = [x(row.samples_per_s), y(row.samples_per_s_per_rank)];
   const [low, high] = row.samples_per_s_interval90;
   const point = g.append("g").attr("class", "scatter-point");
   point.append("path").attr("class", "interval faint").attr("d", `M${x(low)},${top}H${x(high)}`);
   point.append("circle").attr("class", row.efficient ? "dot now" : "dot").attr("r", 5)
     .attr("cx", left).attr("cy", top);
-  const atEnd = left > width - 90;
-  point.append("text").attr("x", left + (atEnd ? -9 : 9)).attr("y", top - 8)
-    .attr("text-anchor", atEnd ? "end" : "start").text(shortName(row.name, 20));
   point.on("pointermove", () => showTip([shortName(row.name), plural(row.ranks, "rank"),
     `${row.samples_per_s.toFixed(1)} samples/s, 90 % interval ${low.toFixed(1)} to ` +
     high.toFixed(1), `${row.samples_per_s_per_rank.toFixed(2)} samples/s a rank, efficiency ` +

@@ -9,7 +9,7 @@ of a text and what is painted behind it, 4.5 at least, or 3 for text of 24 px, o
 import json
 import sys
 
-from pages import advise_page, browser, open_all, opened, pages, preferring, run_tests
+from pages import advise_page, browser, open_all, opened, pages, preferring, run_tests, training_page
 
 import stepsim_program  # from a folder that pages names
 
@@ -188,6 +188,31 @@ def test_the_tabulator_reaches_every_control_in_its_order():
         missed = [name for i, name in enumerate(found["controls"]) if str(i) not in reached]
         assert not missed, (page["path"], missed)
         assert reached == [str(i) for i in range(len(reached))], (page["path"], reached)
+
+
+def test_regions_of_a_page_have_names_of_their_own():
+    for page in every_page():
+        names = opened(page).execute_script("""
+            return [...document.querySelectorAll("section[aria-labelledby], [role=region]")].map((region) =>
+              region.getAttribute("aria-label") ||
+              document.getElementById(region.getAttribute("aria-labelledby")).textContent);""")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        assert names and not twice, (page["path"], twice)
+
+
+def test_names_of_clusters_do_not_overlap_on_a_narrow_screen():
+    chrome = opened(training_page(), width=420)
+    boxes = chrome.execute_script("""
+        return [...document.querySelectorAll("#training .cluster-name")].map((name) => {
+          const {left, right, top, bottom} = name.getBoundingClientRect();
+          return {name: name.textContent, left, right, top, bottom};
+        });""")
+    assert [box["name"] for box in boxes], boxes
+    for i, one in enumerate(boxes):
+        for other in boxes[:i]:
+            apart = (one["right"] <= other["left"] or other["right"] <= one["left"] or
+                     one["bottom"] <= other["top"] or other["bottom"] <= one["top"])
+            assert apart, (one, other)
 
 
 def test_nothing_is_wider_than_a_screen_of_420_pixels():

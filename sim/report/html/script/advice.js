@@ -30,5 +30,5 @@ function drawAdvice(page) {
     part("optimizer", "optimizer_ms"),
   ];
   card.append(el("div", {class: "scroll", tabindex: "0", role: "region",
-    "aria-label": "What would be faster"}, tableBody(columns, options)));
+    "aria-label": "Table of what to train with"}, tableBody(columns, options)));
 }

@@ -164,6 +164,41 @@ std::string close_points(const std::vector<SweepAxis>& axes, const SweepReport& 
              : fmt::format(" Too close to the best to tell: {}.", places_text(axes, report, close));
 }
 
+/// The largest cluster against the smallest from which published jobs grew as far. Of the points
+/// that fit into memory; no two of them may have as many ranks, since these differ in
+/// something else, too.
+ScalingComparison scaling_comparison(const Scenario& scenario,
+                                     const std::string& device,
+                                     const std::vector<TrainingCost>& costs) {
+  std::vector<const TrainingCost*> grown;
+  for (const TrainingCost& cost : costs) {
+    if (cost.per_rank > 0) {
+      grown.push_back(&cost);
+    }
+  }
+  std::ranges::sort(grown, {}, &TrainingCost::ranks);
+  const bool differ_elsewhere =
+      std::ranges::adjacent_find(grown, {}, &TrainingCost::ranks) != grown.end();
+  ScalingComparison scaling;
+  if (grown.size() < 2 || differ_elsewhere) {
+    return scaling;
+  }
+  const TrainingCost& to = *grown.back();
+  const std::vector<PublishedScaling> all = published_scaling();
+  for (const TrainingCost* from : grown) {
+    if (from == &to || !scaling.published.empty()) {
+      break;  // Else from the next cluster on: nobody may have grown as far as from this one.
+    }
+    scaling.job = {
+        static_cast<double>(parameter_count(scenario.model)), device, from->ranks, to.ranks};
+    scaling.efficiency = to.per_rank / from->per_rank;
+    scaling.low90 = to.samples_per_s_low90 / to.ranks / from->per_rank;
+    scaling.high90 = to.samples_per_s_high90 / to.ranks / from->per_rank;
+    scaling.published = nearest_published(all, scaling.job);
+  }
+  return scaling;
+}
+
 Json reference_json(const SweepReport& report) {
   Json json = {{"name", report.reference_name}};
   if (is_refused(report.reference)) {
@@ -309,6 +344,7 @@ SweepReport sweep_report(Jobs& jobs,
       return ClusterPoint{&row.point.prediction, row.point.ranks};
     });
     report.training = training_costs(points, goal);
+    report.scaling = scaling_comparison(scenario, jobs.profile(scenario)->device, report.training);
   }
   return report;
 }

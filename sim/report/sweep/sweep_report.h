@@ -8,9 +8,20 @@
 #include "sim/report/sweep/sweep_columns.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/sweep.h"
+#include "sim/study/training/published_scaling.h"
 #include "sim/study/training/training_cost.h"
 
 namespace stepsim {
+
+/// What the largest cluster keeps of the samples a second and rank of the smallest one, and what
+/// published jobs keep.
+struct ScalingComparison {
+  GrownJob job;
+  double efficiency = 0;
+  double low90 = 0;
+  double high90 = 0;
+  std::vector<PublishedScaling> published;  ///< Empty: nothing is compared.
+};
 
 /// A sweep and what it shows: the best point, and the scenario as it stands beside it.
 struct SweepReport {
@@ -29,6 +40,7 @@ struct SweepReport {
   TrainingGoal goal;
   /// [row] What training costs; empty unless the rows differ in ranks or the goal says something.
   std::vector<TrainingCost> training;
+  ScalingComparison scaling;
 };
 
 /// What the reference differs by from the scenario as it stands.

@@ -1,5 +1,6 @@
 #include "sim/report/sweep/sweep_training.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -76,6 +77,65 @@ const Column<TrainingRow> kTrainingColumns[] = {
 };
 // clang-format on
 
+/// "within what others reach"
+std::string scaling_verdict(const ScalingComparison& scaling, double least, double most) {
+  const bool is_less = scaling.efficiency < least;
+  if (!is_less && scaling.efficiency <= most) {
+    return "within what others reach";
+  }
+  const bool is_sure = is_less ? scaling.high90 < least : scaling.low90 > most;
+  return fmt::format("{} than others reach{}",
+                     is_less ? "less" : "more",
+                     is_sure ? "" : ", though its interval holds that, too");
+}
+
+/// How the job scales beside published ones; empty where there are none.
+std::string scaling_text(const ScalingComparison& scaling, const Screen& screen) {
+  if (scaling.published.empty()) {
+    return "";
+  }
+  Table table({"published job", "GPUs", "efficiency", "source"});
+  for (const PublishedScaling& row : scaling.published) {
+    table.add({fmt::format("{}, {}", row.job, row.sharding),
+               fmt::format("{} -> {} {}", row.from_gpus, row.gpus, row.gpu),
+               fmt::format("{:.0f} %", 100 * row.efficiency),
+               row.source.substr(0, row.source.find('@'))});
+  }
+  const auto [least, most] =
+      std::ranges::minmax(scaling.published, {}, &PublishedScaling::efficiency);
+  const std::string sentence = fmt::format(
+      "Is that normal? From {} to {} ranks this job keeps {:.0f} % of its samples/s a rank (90 % "
+      "interval {:.0f} to {:.0f} %), the published jobs nearest to it {:.0f} to {:.0f} %: {}. They "
+      "are nearest in model size, GPUs and growth; models and machines are others.",
+      scaling.job.from_ranks,
+      scaling.job.ranks,
+      100 * scaling.efficiency,
+      100 * scaling.low90,
+      100 * scaling.high90,
+      100 * least.efficiency,
+      100 * most.efficiency,
+      scaling_verdict(scaling, least.efficiency, most.efficiency));
+  return fmt::format("\n{}\n\n{}", sentence, table.text(screen));
+}
+
+Json scaling_json(const ScalingComparison& scaling) {
+  return {{"from_ranks", scaling.job.from_ranks},
+          {"ranks", scaling.job.ranks},
+          {"efficiency", scaling.efficiency},
+          {"efficiency_interval90", {scaling.low90, scaling.high90}},
+          {"published", mapped(scaling.published, [](const PublishedScaling& row) -> Json {
+             return {{"job", row.job},
+                     {"parameters", row.parameters},
+                     {"gpu", row.gpu},
+                     {"sharding", row.sharding},
+                     {"from_gpus", row.from_gpus},
+                     {"gpus", row.gpus},
+                     {"efficiency", row.efficiency},
+                     {"source", row.source},
+                     {"date", row.date}};
+           })}};
+}
+
 }  // namespace
 
 std::string training_text(const std::vector<SweepAxis>& axes,
@@ -102,7 +162,10 @@ std::string training_text(const std::vector<SweepAxis>& axes,
                         place_of(axes, report.rows[*worth].point),
                         report.training[*worth].samples_per_s)
           : fmt::format("No cluster has an efficiency of {:.0f} %.", 100 * report.goal.efficiency);
-  return fmt::format("{}\n{}\n", table.text(screen), painted(sentence, Paint::Strong, screen));
+  return fmt::format("{}\n{}\n{}",
+                     table.text(screen),
+                     painted(sentence, Paint::Strong, screen),
+                     scaling_text(report.scaling, screen));
 }
 
 Json training_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
@@ -124,7 +187,8 @@ Json training_json(const std::vector<SweepAxis>& axes, const SweepReport& report
             {"price_per_rank_hour", optional_number(report.goal.price)},
             {"efficiency", report.goal.efficiency}}},
           {"points", std::move(rows)},
-          {"largest_worth", worth ? Json(place_of(axes, report.rows[*worth].point)) : Json()}};
+          {"largest_worth", worth ? Json(place_of(axes, report.rows[*worth].point)) : Json()},
+          {"scaling", report.scaling.published.empty() ? Json() : scaling_json(report.scaling)}};
 }
 
 }  // namespace stepsim

@@ -96,5 +96,23 @@ def test_step_times_of_images_are_told_in_samples():
     assert "token" not in text.split("\n\n")[2], text
 
 
+@small_runner.in_new_folder
+def test_scaling_is_held_against_published_jobs():
+    for speed, verdict in (("1", "within what others reach"), ("0.02", "less than others reach")):
+        text = run("sweep", "two_nodes", "--over", "cluster.placement=8,2x8,4x8", "--set",
+                   f"cluster.network_speed={speed}", "--json", "out.json").stdout
+        scaling = json.loads(pathlib.Path("out.json").read_text(encoding="utf-8"))["training"]["scaling"]
+        jobs = [job["efficiency"] for job in scaling["published"]]
+        assert 1 < len(jobs) <= 5 and all(job["source"] for job in scaling["published"]), scaling
+        assert (scaling["from_ranks"], scaling["ranks"]) == (8, 32), scaling
+        within = min(jobs) <= scaling["efficiency"] <= max(jobs)
+        assert within == (verdict == "within what others reach"), scaling
+        assert f"{100 * min(jobs):.0f} to {100 * max(jobs):.0f} %: {verdict}" in text, text
+        assert text.count("mosaicml/llm-foundry\n") >= 1, text
+    # Settings of one size differ in something else than their size.
+    run("sweep", "two_nodes", "--over", "cluster.placement=8,4+4", "--json", "out.json")
+    assert "training" not in json.loads(pathlib.Path("out.json").read_text(encoding="utf-8"))
+
+
 if __name__ == "__main__":
     sys.exit(small_runner.main(globals()))

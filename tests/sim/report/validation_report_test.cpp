@@ -250,7 +250,7 @@ TEST_CASE("the report says what was compared, the verdict and the next command")
                               {"versions", {{"eigen", "3.4.0"}, {"threads", 1}}}};
   *from.live[0].header.versions = {{"torch", "2.5"}};
   const std::string text = validation_markdown(one_policy(12, 10, 0.01), from, 0.1);
-  for (const char* part : {"**Verdict: the mean step of 1 of 1 policies is off by",
+  for (const char* part : {"**Verdict: the mean step is off by more than 10.0 %: fixed +20.0 %",
                            "- **scenario**: x (x.toml)\n",
                            "- **profile**: p (p.json)\n- **profile's device**: Xeon\n"
                            "- **profile made**: 2026-11-19T00:00:00Z\n"

@@ -13,7 +13,9 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/records/record_files.h"
 #include "sim/ask/question.h"
+#include "sim/cli/page.h"
 #include "sim/report/diff/diff_report.h"
+#include "sim/report/html/page.h"
 #include "sim/study/diff/record_diff.h"
 
 namespace stepsim {
@@ -46,6 +48,7 @@ constexpr const char* kDiffUsage =
     "  stepsim diff before.jsonl after.jsonl\n"
     "  stepsim diff before.rank*.jsonl after.rank*.jsonl\n"
     "  stepsim diff --before old1.jsonl old2.jsonl --after new1.jsonl new2.jsonl\n"
+    "  stepsim diff before.jsonl after.jsonl --html diff.html\n"
     "  stepsim diff main.jsonl branch.jsonl --fail-if-slower 2 --json diff.json\n";
 
 /// Raises InputError that says what to do with a trace of PyTorch's profiler.
@@ -127,6 +130,22 @@ std::string undecided_note(const RecordDiff& diff, double percent) {
       high);
 }
 
+/// "a.jsonl" of the files of one side, or "a.jsonl and 2 more".
+std::string side_name(const std::vector<std::string>& files) {
+  const std::string first = std::filesystem::path(files.front()).filename().string();
+  return files.size() == 1 ? first : fmt::format("{} and {} more", first, files.size() - 1);
+}
+
+/// A page of two records has no scenario and no profile; their names stand in its place.
+std::string diff_page(PageContent content, const RecordDiff& diff, const DiffFiles& files) {
+  Scenario named;
+  named.name = fmt::format("{} and {}", side_name(files.before), side_name(files.after));
+  content.result = diff_json(diff, files);
+  content.headline = diff_headline(diff);
+  content.warnings = diff.notes;
+  return page_text(page_data(named, Profile(), std::move(content)));
+}
+
 Answer ask_diff(const Request& request, const DiffOptions& options) {
   std::vector<std::string> warnings;
   const Sides sides = read_sides(request, options, warnings);
@@ -149,6 +168,9 @@ Answer ask_diff(const Request& request, const DiffOptions& options) {
   answer.text = [=](const Screen& screen) { return diff_text(diff, files, screen); };
   answer.json = [=] { return diff_json(diff, files); };
   answer.csv = [=] { return diff_csv(diff); };
+  answer.html = [=, content = page_content(request, Scenario())] {
+    return diff_page(content, diff, files);
+  };
   return answer;
 }
 
@@ -169,6 +191,7 @@ Question diff_question() {
                    &Q::fail_if_slower,
                    "PERCENT: exit status 1 if slower by more than this, beyond noise")
                 .from(0)},
+           page_options(),
            output_options()}),
       ask_diff);
 }

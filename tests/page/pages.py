@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "sim" / "cli"), str(ROOT / "tests" / "page")]
 import stepsim_program  # noqa: E402  (needs the path above)
 import small_runner  # noqa: E402
+import diff_test  # noqa: E402  (its made records)
 import validate_test  # noqa: E402  (its live records)
 
 from browser import resized, start  # noqa: E402
@@ -84,7 +85,15 @@ def validated_once():
 
 def pages():
     return (run_page(), compare_page(), valley_page(), sweep_page(), training_page(), tune_page(),
-            nothing_fits_page(), misfit_page(), misfit_sweep_page(), validated(), sharded_page())
+            nothing_fits_page(), misfit_page(), misfit_sweep_page(), validated(), sharded_page(), diff_page())
+
+
+def diff_page():
+    """Two records of a made training: the forward of rank 1 became slower, and the batches are others."""
+    diff_test.write(pathlib.Path(FOLDER.name, "before.jsonl"), diff_test.training(1))
+    diff_test.write(pathlib.Path(FOLDER.name, "after.jsonl"),
+                    diff_test.training(2, factors={("forward", 1): 1.1}, batches=3))
+    return made("diff", "diff", os.path.join(FOLDER.name, "before.jsonl"), os.path.join(FOLDER.name, "after.jsonl"))
 
 
 def sharded_page():

@@ -16,7 +16,7 @@ namespace stepsim {
 /// What the page of one command shows.
 struct PageContent {
   std::string kind;          ///< The command: "run", "compare", "sweep", "tune", "validate",
-                             ///< "advise".
+                             ///< "advise", "diff".
   std::string version;       ///< The version of this program.
   std::string made;          ///< When the page was made, in UTC.
   std::string command;       ///< The whole command line, quoted for a shell.

@@ -29,9 +29,11 @@ function drawAbout(page) {
         factList(rest)));
     }
   }
-  card.append(el("details", {id: "scenario"},
-    el("summary", {text: "The scenario, " + shortName(data.scenario.file || "")}),
-    el("pre", {tabindex: "0", text: data.scenario.text || ""})));
+  if (data.scenario.text) {
+    card.append(el("details", {id: "scenario"},
+      el("summary", {text: "The scenario, " + shortName(data.scenario.file || "")}),
+      el("pre", {tabindex: "0", text: data.scenario.text})));
+  }
   card.append(el("p", {class: "made",
     text: `Made by stepsim ${shortName(data.version)} at ${shortName(data.made)}.`}));
 }

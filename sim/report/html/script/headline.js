@@ -20,6 +20,7 @@ const titles = {
   sweep: "Which setting is fastest?",
   tune: "What should this training run with?",
   validate: "Does the prediction hold?",
+  diff: "Did the training become faster or slower?",
 };
 
 function headlineOf(page) {
@@ -73,6 +74,9 @@ function headFigures(page) {
       ...(result.policies.length > 1 ? [["order of the policies, Kendall tau", orderWords(result)]] : []),
       ["regret of the recommended", percent(result.regret)],
       ["means in their interval", percent(result.interval_coverage, 0)]];
+  }
+  if (page.kind === "diff") {
+    return diffFigures(result);
   }
   const rows = rankedPolicies(page);
   const first = rows.find((row) => row.strong) || rows[0];

@@ -27,6 +27,7 @@ function startPage() {
   drawHead(page);
   drawValidation(page);
   drawAdvice(page);
+  drawDiff(page);
   drawFinalists(page);
   drawFront(page);
   drawSpace(page);

@@ -94,7 +94,7 @@ const std::vector<Term> kTerms = {
      "A way to form batches from samples: the name that a scenario gives it, of a kind that `stepsim policies` lists."},
     {"predicted", {}, "The mean step time that Stepsim expects."},
     {"published job", {"source", "GPUs"},
-     "Somebody else's training that was measured on fewer and on more GPUs, 8 -> 64, with the same batch of a GPU; its "
+     "Somebody else's training, timed on fewer and on more GPUs, 8 -> 64, with the same batch of a GPU; its "
      "efficiency is what it kept of its samples per second and GPU. The source is a repository or a round of MLPerf."},
     {"rank", {"ranks"}, "One process of the training, usually one GPU."},
     {"rank token spread", {"std of padded tokens over ranks"},

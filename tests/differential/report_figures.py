@@ -77,6 +77,12 @@ def percent(share, sign=False):
     return f"{100 * share:+.1f} %" if sign else f"{100 * share:.1f} %"
 
 
+def memory(mib):
+    """As the table of a sweep prints it: three digits."""
+    value, unit = (mib, "MiB") if mib < 1024 else (mib / 1024, "GiB")
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {unit}"
+
+
 def interval(low, high):
     """As tables print it: the three digits that matter."""
     def digits(value):
@@ -220,7 +226,7 @@ def test_sweep():
             gap = speeds[answer["best"]] / speed - 1
             same("gap", point["gain_of_best"], gap)
             same("exposed", point["exposed_communication_ms"], point["exposed_transfer_ms"] + point["waiting_for_ranks_ms"])
-            said(line, f"{point['step_ms']:.3f}", percent(gap, True), f"{speed:.0f}", f"{point['peak_memory_mib']:.1f}",
+            said(line, f"{point['step_ms']:.3f}", percent(gap, True), f"{speed:.0f}", memory(point["peak_memory_mib"]),
                  f"{point['exposed_communication_ms'] - point['waiting_for_ranks_ms']:.3f}",
                  f"{point['communication_ms']:.3f}", percent(point["overlap_fraction"]))
             on_page(page, point["step_ms"], point["interval90"], speed)

@@ -319,9 +319,9 @@ TEST_CASE("a record that ran other batches than the plan is refused") {
   CHECK_THROWS_WITH_AS(
       (void)validate({predicted("a", 10)}, {}, {record}, 1, 0.0),
       "policy 'a', step 1, rank 1: the record ran 99 useful and 120 padded tokens, "
-      "the plan has 100 and 120; it was run from another plan. Policies that plan by predicted "
-      "time "
-      "need the profile that their plan was made with: --profile",
+      "the plan has 100 and 120; it was run from another plan: the scenario has other samples than "
+      "the training (stepsim advise RECORD --lengths FILE makes one with the tokens of each), or "
+      "another seed, or the policy plans by predicted time and had another profile (--profile)",
       InputError);
   record.plan_profile = "lab";
   record.plan_profile_id = "0a";

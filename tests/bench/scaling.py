@@ -40,7 +40,7 @@ Processor time of whole commands on variants of [engines_step.toml](../../scenar
 draws of the noise are played: `stepsim run` over ranks ({steps} steps, {buckets} buckets), over steps ({ranks} ranks, {buckets} buckets) and over buckets
 ({ranks} ranks, {steps} steps); `stepsim compare` over samples ([batching_libraries.toml](../../scenarios/batching_libraries.toml), two of its policies) and over policies
 (8 ranks, {steps} steps), `stepsim sweep` over points (bucket caps, 8 ranks, {steps} steps).
-Medians of {repeat} runs that took turns. Large runs play fewer draws of the noise: at most 150 million steps of a rank, and at least 20 draws.
+{runs} Large runs play fewer draws of the noise: at most 150 million steps of a rank, and at least 20 draws.
 The slope is that from the row above on logarithmic axes: 1 is linear, less is better.
 
 ![Seconds over ranks, steps, buckets, samples, policies and points on logarithmic axes](SCALING.svg)
@@ -173,7 +173,9 @@ def main():
     print("\n".join(lines))
     if arguments.out:
         out = pathlib.Path(arguments.out)
-        out.write_text(REPORT.format(ranks=RANKS, steps=STEPS, buckets=BUCKETS, repeat=arguments.repeat)
+        many = f"Medians of {arguments.repeat} runs that took turns."
+        runs = "Each was run once." if arguments.repeat == 1 else many
+        out.write_text(REPORT.format(ranks=RANKS, steps=STEPS, buckets=BUCKETS, runs=runs)
                        + "\n".join(lines) + "\n", encoding="utf-8")
         out.with_suffix(".svg").write_text(picture(measured), encoding="utf-8")
 

@@ -232,6 +232,16 @@ std::vector<RepeatedWork> repeated_work(const std::vector<std::int32_t>& work) {
   return result;
 }
 
+std::vector<std::int32_t> kernels_of(const std::vector<RepeatedWork>& work) {
+  std::vector<std::int32_t> kernels;
+  for (const RepeatedWork& part : work) {
+    for (int n = 0; n < part.times; ++n) {
+      kernels.insert(kernels.end(), part.work.begin(), part.work.end());
+    }
+  }
+  return kernels;
+}
+
 LockstepTimes times_of(const LockstepSchedule& schedule, const StepProgram& first_rank) {
   LockstepReader reader;
   reader.add(first_rank.program.ranks.front());

@@ -20,6 +20,8 @@ struct LockstepMove {
   /// the micro-batch. Collective, StreamWait, HostWait: the number of the
   /// collective in the order of the calls. Record, EventWait, HostEvent, Mark: as in the program.
   std::int32_t index = -1;
+  Bound bound = Bound::Compute;  ///< Work of the same length on all ranks, and so are its blocks.
+  std::int32_t blocks = 0;
   Duration host{0};
   Duration latency{0};
   Duration work{0};
@@ -27,7 +29,7 @@ struct LockstepMove {
   /// Whether both are the same but for their times.
   [[nodiscard]] bool does_as(const LockstepMove& other) const {
     return kind == other.kind && stream == other.stream && phase == other.phase &&
-           index == other.index;
+           index == other.index && bound == other.bound && blocks == other.blocks;
   }
 };
 
@@ -41,6 +43,8 @@ struct RepeatedWork {
 
 /// Returns the same work with what repeats in it stated once.
 [[nodiscard]] std::vector<RepeatedWork> repeated_work(const std::vector<std::int32_t>& work);
+/// And the kernels of it one by one.
+[[nodiscard]] std::vector<std::int32_t> kernels_of(const std::vector<RepeatedWork>& work);
 
 /// A stretch of work on one stream.
 struct LockstepStretch {

@@ -20,8 +20,9 @@ bool meets(const Instruction& in) {
 /// of a kernel.
 bool alike(const Instruction& a, const Instruction& b) {
   return a.kind == b.kind && a.stream == b.stream && a.phase == b.phase &&
-         (a.label < 0) == (b.label < 0) && a.host == b.host && a.latency == b.latency &&
-         a.work == b.work && (meets(a) || a.index == b.index);
+         (a.label < 0) == (b.label < 0) && a.bound == b.bound && a.blocks == b.blocks &&
+         a.host == b.host && a.latency == b.latency && a.work == b.work &&
+         (meets(a) || a.index == b.index);
 }
 
 /// The element of that number, which is there then.
@@ -80,7 +81,16 @@ bool LockstepReader::add_other(std::span<const Instruction> rank) {
 }
 
 bool LockstepReader::take(const Instruction& in) {
-  LockstepMove move{in.kind, in.stream, in.phase, in.index, in.host, in.latency, in.work};
+  LockstepMove move;
+  move.kind = in.kind;
+  move.stream = in.stream;
+  move.phase = in.phase;
+  move.index = in.index;
+  move.bound = in.bound;
+  move.blocks = in.blocks;
+  move.host = in.host;
+  move.latency = in.latency;
+  move.work = in.work;
   switch (in.kind) {
     case Opcode::HostUntil:
       move.index = schedule_.micro_batches;

@@ -26,7 +26,7 @@ double launch_of(const Scenario& scenario, const CostModel& costs, bool has_copi
 }
 
 /// Thread blocks of an op, and what limits it.
-std::int32_t blocks_of(const Op& op, const BatchShape& shape) {
+std::int32_t thread_blocks(const Op& op, const BatchShape& shape) {
   constexpr double kTile = 128;  // Rows and columns of a thread block's tile, as usual for GEMMs.
   const double rows = std::ceil(rows_of(op, shape) / kTile);
   switch (op.op_class) {
@@ -41,7 +41,7 @@ std::int32_t blocks_of(const Op& op, const BatchShape& shape) {
   }
 }
 
-Bound bound_of(const Op& op) {
+Bound bound_by(const Op& op) {
   switch (op.op_class) {
     case OpClass::Gemm:
     case OpClass::Attention:
@@ -121,7 +121,7 @@ void StepLowering::add_model_ops(const std::vector<Op>& ops, bool forward, std::
     const auto number = static_cast<std::int32_t>(known - kinds.begin());
     if (known == kinds.end()) {
       kinds.push_back(std::move(kind));
-      const Bound bound = bound_of(op);
+      const Bound bound = bound_by(op);
       work_.push_back({std::move(op), {}, 0, 1, bound});
     }
     ops_.push_back({number, static_cast<std::int32_t>(ops_.size()), forward});
@@ -194,7 +194,7 @@ PricedBatch StepLowering::price_ops(const BatchShape& batch, bool with_ddp) {
     } else if (at(op.work) == result.seconds.size()) {  // The first of its kind.
       std::size_t group = 0;
       result.seconds.push_back(priced(work.op, batch, group));
-      result.blocks.push_back(blocks_of(work.op, batch));
+      result.blocks.push_back(thread_blocks(work.op, batch));
       work.group = group;
     }
   }
@@ -305,8 +305,8 @@ Kernel StepLowering::kernel(std::int32_t work,
   Kernel kernel;
   kernel.launch = launch;
   kernel.work = time;
-  kernel.bound = work_[at(work)].bound;
-  kernel.blocks = at(work) < model_work_ ? batch.blocks[at(work)] : 0;
+  kernel.bound = bound_of(work);
+  kernel.blocks = blocks_of(batch, work);
   return kernel;
 }
 

@@ -156,6 +156,14 @@ class StepLowering {
     return work_[static_cast<std::size_t>(work)].group.value_or(0);
   }
   [[nodiscard]] double seconds_of(const PricedBatch& batch, std::int32_t work) const;
+  /// What a collective takes from a piece of work.
+  [[nodiscard]] Bound bound_of(std::int32_t work) const {
+    return work_[static_cast<std::size_t>(work)].bound;
+  }
+  /// The thread blocks of a piece of work; 0: not known.
+  [[nodiscard]] std::int32_t blocks_of(const PricedBatch& batch, std::int32_t work) const {
+    return is_of_model(work) ? batch.blocks[static_cast<std::size_t>(work)] : 0;
+  }
   /// Forward and backward of the model alone, one op after another, in seconds.
   [[nodiscard]] std::pair<double, double> model_seconds(const PricedBatch& batch) const;
   /// [op of the backward] Seconds from the beginning of the backward to the end of the op, without

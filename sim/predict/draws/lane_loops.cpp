@@ -158,6 +158,36 @@ STEPSIM_TARGET_CLONES void work_on_stream(const double* __restrict__ launch,
   }
 }
 
+STEPSIM_TARGET_CLONES void slowed_times(const double* time,
+                                        const double* slowdown,
+                                        std::size_t lanes,
+                                        double* out) {
+  constexpr double kWhole = 0x1p52;  // From here on, doubles are whole.
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double exact = time[l] * slowdown[l] + 0.5;
+    const double nearest = (exact + kWhole) - kWhole;
+    out[l] = nearest > exact ? nearest - 1 : nearest;
+  }
+}
+
+STEPSIM_TARGET_CLONES bool slowed_work(const double* __restrict__ ready,
+                                       const double* __restrict__ time,
+                                       const double* __restrict__ slowed,
+                                       const double* __restrict__ resident,
+                                       const double* __restrict__ until,
+                                       const double* __restrict__ stream,
+                                       std::size_t lanes,
+                                       double* __restrict__ end) {
+  double changes = 0;
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double start = stream[l] > ready[l] ? stream[l] : ready[l];
+    const double ends = start + (resident[l] != 0 ? slowed[l] : time[l]);
+    changes += start >= until[l] || ends > until[l] ? 1.0 : 0.0;
+    end[l] = ends;
+  }
+  return changes == 0;
+}
+
 STEPSIM_TARGET_CLONES void wait_until(const double* __restrict__ time,
                                       const double* __restrict__ after,
                                       std::size_t lanes,

@@ -89,6 +89,21 @@ void work_on_stream(const double* launch,
                     double* stream,
                     double* passed);
 
+/// Sets out to time * slowdown in whole nanoseconds, rounded as by engine_detail::scaled().
+void slowed_times(const double* time, const double* slowdown, std::size_t lanes, double* out);
+
+/// Does a kernel on a stream, where `resident` is not 0 beside a collective: `end` is that of
+/// `time` or `slowed`, from the later of `stream` and `ready` on. False: in a lane the kernel
+/// starts at `until` or later, or ends after it.
+[[nodiscard]] bool slowed_work(const double* __restrict__ ready,
+                               const double* __restrict__ time,
+                               const double* __restrict__ slowed,
+                               const double* __restrict__ resident,
+                               const double* __restrict__ until,
+                               const double* __restrict__ stream,
+                               std::size_t lanes,
+                               double* __restrict__ end);
+
 /// Sets a clock to the later of itself and time + after. `passed`: as of work_on_stream(). Arrays
 /// are apart from one another.
 void wait_until(const double* time,

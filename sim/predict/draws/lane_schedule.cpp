@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "costmodel/base/mapped.h"
+
 namespace stepsim {
 
 LaneSchedule::LaneSchedule(const LockstepSchedule& schedule, std::size_t lanes)
@@ -49,6 +51,16 @@ void LaneSchedule::place_events() {
       vacant.pop_back();
     } else if (waits(move) && last_wait[at(move.index)] == m) {
       vacant.push_back(place_of_event_[at(move.index)]);
+    }
+  }
+}
+
+void LaneSchedule::list_kernels() {
+  for (const LockstepStretch& stretch : schedule_->stretches) {
+    std::vector<std::vector<std::int32_t>>& ranks =
+        kernels_.emplace_back(mapped(stretch.of_rank, kernels_of));
+    if (ranks.empty()) {
+      ranks.push_back(kernels_of(stretch.work));
     }
   }
 }

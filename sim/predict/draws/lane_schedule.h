@@ -41,6 +41,13 @@ class LaneSchedule {
     return place_of_event_[at(event)];
   }
   [[nodiscard]] std::size_t event_places() const { return event_places_; }
+  /// Lists the kernels of all stretches, for kernels().
+  void list_kernels();
+  [[nodiscard]] const std::vector<std::int32_t>& kernels(std::size_t stretch,
+                                                         std::size_t rank) const {
+    const std::vector<std::vector<std::int32_t>>& ranks = kernels_[stretch];
+    return ranks.size() == 1 ? ranks.front() : ranks[rank];
+  }
   /// [lane] Of a collective of the program, its transfer.
   [[nodiscard]] const double* transfer(std::int32_t collective) const {
     return &transfers_[call_[at(collective)] * lanes_];
@@ -63,6 +70,8 @@ class LaneSchedule {
   std::vector<std::uint8_t> side_streams_;
   std::vector<std::int32_t> place_of_event_;
   std::size_t event_places_ = 0;
+  /// [stretch][rank] One list where all ranks do the same.
+  std::vector<std::vector<std::vector<std::int32_t>>> kernels_;
   std::vector<std::size_t> call_;  ///< [collective of the program] its number among the calls.
   LaneTimes transfers_;            ///< [in the order of the calls][lane]
 };

@@ -6,30 +6,46 @@
 #include "sim/predict/draws/lane_loops.h"
 
 namespace stepsim {
-namespace {
 
-void reset(LaneSpan& span, std::size_t lanes) {
-  span.host.assign(lanes, 0.0);
-  span.device.assign(lanes, 0.0);
-  span.critical.assign(lanes, 0.0);
+void LaneSpan::reset(std::size_t lanes) {
+  host.assign(lanes, 0.0);
+  device.assign(lanes, 0.0);
+  critical.assign(lanes, 0.0);
 }
 
-void then(LaneSpan& before, const LaneSpan& after) {
-  span_then(after.host.data(),
-            after.device.data(),
-            after.critical.data(),
-            before.host.size(),
-            before.host.data(),
-            before.device.data(),
-            before.critical.data());
+void LaneSpan::add(const double* launch, const double* time) {
+  span_then_op(launch, time, host.size(), host.data(), device.data(), critical.data());
 }
 
-}  // namespace
+/// By doubling.
+void LaneSpan::add(LaneSpan& scratch, int times) {
+  const auto then = [](LaneSpan& before, const LaneSpan& after) {
+    span_then(after.host.data(),
+              after.device.data(),
+              after.critical.data(),
+              before.host.size(),
+              before.host.data(),
+              before.device.data(),
+              before.critical.data());
+  };
+  for (; times > 0; times /= 2) {
+    if (times % 2 == 1) {
+      then(*this, scratch);
+    }
+    if (times > 1) {
+      then(scratch, scratch);
+    }
+  }
+}
 
-LaneFolder::LaneFolder(const Run& run, const LaneFactors& factors, std::size_t lanes)
+LaneFolder::LaneFolder(const Run& run,
+                       const LaneFactors& factors,
+                       std::size_t lanes,
+                       bool keeps_kernels)
     : run_(run),
       factors_(factors),
       lanes_(lanes),
+      keeps_kernels_(keeps_kernels),
       one_clock_(run.reduced().host().is_device),
       ones_(lanes, 1.0),
       launch_(lanes),
@@ -47,12 +63,17 @@ bool LaneFolder::fold(const LockstepSchedule& schedule,
                       LaneWork& folded) {
   slowness_ = &slowness;
   first_ = first;
+  if (keeps_kernels_) {
+    std::swap(times_, folded.times);  // Their memory is used again.
+    folded.first_batch = first;
+  }
   const std::size_t micro_batches = slowness.load.size();
   folded.data.resize(micro_batches);
   folded.copies.resize(micro_batches);
   const std::size_t stretches = schedule.stretches.size();
   folded.folded.resize(stretches);
   folded.of.resize(stretches);
+  folded.held.assign(stretches, false);
   alike_.assign(stretches, stretches);
   times_.resize(micro_batches);
   std::vector<Stall> forward;
@@ -72,11 +93,11 @@ bool LaneFolder::fold(const LockstepSchedule& schedule,
                               lanes_,
                               folded.data[m].data());
     }
-    reset(folded.copies[m], lanes_);
+    folded.copies[m].reset(lanes_);
     const Kernel copy = run_.pricer().copy_input(run_.batch(batch).shape, {});
     if (copy.work > Duration::zero() || copy.launch > Duration::zero()) {
       const LaneTimes work(lanes_, static_cast<double>(copy.work.count()));
-      add_op(launch_.data(), work.data(), folded.copies[m]);
+      folded.copies[m].add(launch_.data(), work.data());
     }
   }
   for (std::size_t s = 0; s < stretches; ++s) {
@@ -87,12 +108,16 @@ bool LaneFolder::fold(const LockstepSchedule& schedule,
     folded.of[s] = s;
     if (stall.any()) {
       fold_stretch(stretch, rank, stall, folded.folded[s]);
+      folded.held[s] = true;
     } else if (alike == stretches) {
       fold_stretch(stretch, rank, stall, folded.folded[s]);
       alike = s;
     } else {
       folded.of[s] = alike;
     }
+  }
+  if (keeps_kernels_) {
+    std::swap(times_, folded.times);
   }
   return exact_;
 }
@@ -102,7 +127,7 @@ void LaneFolder::fold_stretch(const LockstepStretch& stretch,
                               Stall& stall,
                               LaneSpan& span) {
   const std::size_t m = at(stretch.micro_batch);
-  reset(span, lanes_);
+  span.reset(lanes_);
   for (const RepeatedWork& part : stretch.work_of(rank)) {
     int times = part.times;
     if (times == 1 || stall.any()) {
@@ -112,17 +137,9 @@ void LaneFolder::fold_stretch(const LockstepStretch& stretch,
     if (times == 0) {
       continue;
     }
-    // So many of them by doubling.
-    reset(part_, lanes_);
+    part_.reset(lanes_);
     add(part.work, m, stall, part_);
-    for (; times > 0; times /= 2) {
-      if (times % 2 == 1) {
-        then(span, part_);
-      }
-      if (times > 1) {
-        then(part_, part_);
-      }
-    }
+    span.add(part_, times);
   }
 }
 
@@ -133,7 +150,7 @@ void LaneFolder::add(const std::vector<std::int32_t>& work,
   for (const std::int32_t one : work) {
     const LaneTimes& time = time_of(one, micro_batch);
     if (!stall.any() || !run_.pricer().is_of_model(one)) {
-      add_op(launch_.data(), time.data(), span);
+      span.add(launch_.data(), time.data());
       continue;
     }
     // What holds up a pass holds up its first op of the model, as in StepLowering::fold().
@@ -144,12 +161,8 @@ void LaneFolder::add(const std::vector<std::int32_t>& work,
       held_launch[l] += own.host[l];
       held_time[l] += own.device[l];
     }
-    add_op(held_launch.data(), held_time.data(), span);
+    span.add(held_launch.data(), held_time.data());
   }
-}
-
-void LaneFolder::add_op(const double* launch, const double* time, LaneSpan& span) const {
-  span_then_op(launch, time, lanes_, span.host.data(), span.device.data(), span.critical.data());
 }
 
 const LaneTimes& LaneFolder::time_of(std::int32_t work, std::size_t micro_batch) {

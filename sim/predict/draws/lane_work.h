@@ -14,6 +14,13 @@ struct LaneSpan {
   LaneTimes host;
   LaneTimes device;
   LaneTimes critical;
+
+  /// Makes it no work at all.
+  void reset(std::size_t lanes);
+  /// Adds a kernel behind it: [lane] its launch and its time.
+  void add(const double* launch, const double* time);
+  /// Adds a span behind it so many times. `scratch` becomes anything.
+  void add(LaneSpan& scratch, int times);
 };
 
 /// What the costs of a run are multiplied with, in each lane.
@@ -37,6 +44,10 @@ struct LaneWork {
   std::vector<LaneSpan> copies;  ///< [micro-batch]
   std::vector<LaneSpan> folded;  ///< [stretch] Those that no stretch before is like.
   std::vector<std::size_t> of;   ///< [stretch] Which of the folded ones it is.
+  // Its kernels one by one, where the folder keeps them.
+  std::size_t first_batch = 0;                ///< The number of the first micro-batch in the run.
+  std::vector<std::vector<LaneTimes>> times;  ///< [micro-batch][work] Empty: none of the rank's.
+  std::vector<bool> held;  ///< [stretch] Whether new shapes hold up one of its kernels.
 
   [[nodiscard]] const LaneSpan& stretch(std::int32_t number) const {
     return folded[of[at(number)]];
@@ -46,8 +57,8 @@ struct LaneWork {
 /// Folds the work of one rank after another.
 class LaneFolder {
  public:
-  /// Both references must outlive the folder.
-  LaneFolder(const Run& run, const LaneFactors& factors, std::size_t lanes);
+  /// Both references must outlive the folder. `keeps_kernels`: beside the folded stretches.
+  LaneFolder(const Run& run, const LaneFactors& factors, std::size_t lanes, bool keeps_kernels);
 
   /// Folds the work of a rank. `first`: the number of its first micro-batch of the step in the run.
   /// False: a time is too long for a lane.
@@ -56,6 +67,8 @@ class LaneFolder {
                           std::size_t first,
                           const LaneSlowness& slowness,
                           LaneWork& folded);
+  /// [lane] What a launch takes on the host.
+  [[nodiscard]] const LaneTimes& launch() const { return launch_; }
 
  private:
   /// What holds up the first op of a pass: [lane], or empty.
@@ -71,7 +84,6 @@ class LaneFolder {
            std::size_t micro_batch,
            Stall& stall,
            LaneSpan& span);
-  void add_op(const double* launch, const double* time, LaneSpan& span) const;
   /// [lane] How long a piece of work takes.
   [[nodiscard]] const LaneTimes& time_of(std::int32_t work, std::size_t micro_batch);
   [[nodiscard]] Stall stall_of(std::size_t batch, bool forward);
@@ -79,6 +91,7 @@ class LaneFolder {
   const Run& run_;
   const LaneFactors& factors_;
   std::size_t lanes_;
+  bool keeps_kernels_;
   bool one_clock_;
   std::vector<double> ones_;
   LaneTimes launch_;

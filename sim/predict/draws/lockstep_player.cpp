@@ -58,11 +58,19 @@ LockstepPlayer::LockstepPlayer(Run& run, int number, std::span<const Draw> draws
     }
     noise_.emplace_back(seed_of_draw(run.scenario().seed, at(number) + d));
   }
+  slowed_.resize(lanes_, run.scenario().interference);
+  for (std::size_t l = 0; l < lanes_; ++l) {
+    const std::optional<Interference>& drawn = draws[l % draws_][l / draws_].factors.interference;
+    slowed_[l] = drawn.value_or(slowed_[l]);
+  }
+  if (std::ranges::none_of(slowed_, &Interference::active)) {
+    slowed_.clear();
+  }
   sums_.ranks.resize(ranks_);
   find_schedules(run);
   // What the schedules price for the first time may have groups of its own.
   factors_.group.resize(run.pricer().groups().size(), std::vector(lanes_, 1.0));
-  folder_ = std::make_unique<LaneFolder>(run, factors_, lanes_);
+  folder_ = std::make_unique<LaneFolder>(run, factors_, lanes_, !slowed_.empty());
 }
 
 std::vector<double> LockstepPlayer::mean_ms(std::size_t run) const {
@@ -78,7 +86,8 @@ void LockstepPlayer::find_schedules(Run& run) {
   for (int step = 0; step < run.scenario().steps; ++step) {
     const StepWork work = run.reduced().step_without_work(step, iterations);
     const KnownSchedule* schedule = run.reduced().schedule(work);
-    if (schedule == nullptr) {
+    if (schedule == nullptr ||
+        (!slowed_.empty() && !LaneInterference::knows(schedule->schedule, rules_))) {
       return;
     }
     const auto place = std::ranges::find(known, schedule);
@@ -89,6 +98,9 @@ void LockstepPlayer::find_schedules(Run& run) {
     known.push_back(schedule);
     schedules_.push_back(std::make_unique<LaneSchedule>(schedule->schedule, lanes_));
     set_times(run, work, *schedules_.back());
+    if (!slowed_.empty()) {
+      schedules_.back()->list_kernels();
+    }
   }
 }
 
@@ -134,6 +146,9 @@ void LockstepPlayer::begin() {
   }
   loaders_.assign(lanes_, Loader(run_.scenario().loader, run_.scenario().ranks));
   free_.resize(rules_.communicators.size());
+  if (!slowed_.empty()) {
+    interference_.emplace(run_, slowed_, folder_->launch(), state_);
+  }
 }
 
 void LockstepPlayer::draw_slowness(int step) {
@@ -210,7 +225,7 @@ void LockstepPlayer::draw_transfers(const LaneSchedule& schedule) {
 
 void LockstepPlayer::begin_step(const LaneSchedule& schedule) {
   const Program& program = schedule.schedule().program.program;
-  for (Rank& rank : state_) {
+  for (LaneRank& rank : state_) {
     for (const std::uint8_t stream : schedule.side_streams()) {
       rank.streams[stream].assign(lanes_, kNever);
     }
@@ -227,6 +242,9 @@ void LockstepPlayer::begin_step(const LaneSchedule& schedule) {
   }
   for (LaneTimes& free : free_) {
     free.assign(lanes_, kNever);
+  }
+  if (interference_) {
+    interference_->begin_step(schedule);
   }
 }
 
@@ -290,12 +308,12 @@ bool LockstepPlayer::play_step(int step, const LaneSchedule& schedule) {
         make(schedule, m, r);
       }
     }
-    if (calls && !transfer(schedule, moves[end - 1].index)) {
+    if (calls && !transfer(schedule, end - 1)) {
       return false;
     }
     begin = end;
   }
-  if (!exact()) {
+  if (!exact() || (interference_ && !interference_->knows())) {
     return false;
   }
   if (step >= run_.scenario().warmup_steps) {
@@ -307,7 +325,7 @@ bool LockstepPlayer::play_step(int step, const LaneSchedule& schedule) {
 void LockstepPlayer::make(const LaneSchedule& schedule, std::size_t number, std::size_t rank) {
   const LockstepMove& move = schedule.schedule().moves[number];
   const LaneSchedule::Times times = schedule.times(number);
-  Rank& state = state_[rank];
+  LaneRank& state = state_[rank];
   LaneTimes& free = state.streams[move.stream == kNoStream ? kComputeStream : move.stream];
   double* host = state.host.data();
   // What passes on the compute stream is counted.
@@ -341,13 +359,17 @@ void LockstepPlayer::make(const LaneSchedule& schedule, std::size_t number, std:
       host_until(free);
       break;
     case Opcode::Work:
-      work(schedule, number, state);
+      work(schedule, number, rank);
       break;
     case Opcode::Collective: {
       Called& collective = called();
       ++collective.ranks;
-      wait_until(free.data(), none_.data(), lanes_, collective.last_arrival.data());
-      wait_until(host, times.latency, lanes_, collective.last_arrival.data());
+      arrival_ = free;
+      wait_until(host, times.latency, lanes_, arrival_.data());
+      wait_until(arrival_.data(), none_.data(), lanes_, collective.last_arrival.data());
+      if (interference_) {
+        interference_->launch(rank, arrival_);
+      }
       add(times.host, lanes_, host);
       break;
     }
@@ -384,8 +406,9 @@ void LockstepPlayer::make(const LaneSchedule& schedule, std::size_t number, std:
   }
 }
 
-void LockstepPlayer::work(const LaneSchedule& schedule, std::size_t number, Rank& rank) {
+void LockstepPlayer::work(const LaneSchedule& schedule, std::size_t number, std::size_t of_rank) {
   const LockstepMove& move = schedule.schedule().moves[number];
+  LaneRank& rank = state_[of_rank];
   const auto enqueue = [&](const double* launch, const double* device, const double* critical) {
     work_on_stream(launch,
                    device,
@@ -399,7 +422,18 @@ void LockstepPlayer::work(const LaneSchedule& schedule, std::size_t number, Rank
   const auto enqueue_span = [&](const LaneSpan& span) {
     enqueue(span.host.data(), span.device.data(), span.critical.data());
   };
-  if (move.phase == Phase::Data) {
+  const bool slowed =
+      interference_ && move.phase != Phase::Data &&
+      (move.index < 0 || !interference_->is_alone(of_rank, rank.work.stretch(move.index)));
+  if (slowed) {
+    LaneTimes& stream = rank.streams[kComputeStream];
+    LaneTimes& passed = rank.phases[static_cast<std::size_t>(move.phase)];
+    for (std::size_t d = 0; d < draws_; ++d) {
+      passed[d] -= stream[d];
+    }
+    interference_->work(number, of_rank, rank.host, stream);
+    add(stream.data(), draws_, passed.data());
+  } else if (move.phase == Phase::Data) {
     add(rank.work.data[at(move.index)].data(), lanes_, rank.host.data());
     enqueue_span(rank.work.copies[at(move.index)]);
   } else if (move.index >= 0) {
@@ -410,9 +444,9 @@ void LockstepPlayer::work(const LaneSchedule& schedule, std::size_t number, Rank
   }
 }
 
-bool LockstepPlayer::transfer(const LaneSchedule& schedule, std::int32_t call) {
+bool LockstepPlayer::transfer(const LaneSchedule& schedule, std::size_t move) {
   const LockstepSchedule& step = schedule.schedule();
-  for (const std::int32_t index : step.collectives[at(call)]) {
+  for (const std::int32_t index : step.collectives[at(step.moves[move].index)]) {
     Called& collective = called_[at(index)];
     if (collective.is_timed) {
       continue;  // The group of a rank before this one.
@@ -431,6 +465,10 @@ bool LockstepPlayer::transfer(const LaneSchedule& schedule, std::int32_t call) {
       collective.start[l] = std::max(collective.last_arrival[l], free[l]) + delay;
       free[l] = collective.end[l] = collective.start[l] + transfers_[at(index)][l];
     }
+    if (interference_) {
+      interference_->time(move + 1, collective.start, transfers_[at(index)], collective.end);
+      free = collective.end;
+    }
   }
   return true;
 }
@@ -438,7 +476,7 @@ bool LockstepPlayer::transfer(const LaneSchedule& schedule, std::int32_t call) {
 bool LockstepPlayer::exact() const {
   const auto is_exact = [](double time) { return time < kExactTime; };
   return std::ranges::all_of(state_,
-                             [&](const Rank& rank) {
+                             [&](const LaneRank& rank) {
                                return std::ranges::all_of(rank.host, is_exact) &&
                                       std::ranges::all_of(rank.streams[kComputeStream], is_exact);
                              }) &&
@@ -449,7 +487,7 @@ bool LockstepPlayer::exact() const {
 void LockstepPlayer::end_step(const LaneSchedule& schedule) {
   LaneTimes start = state_.front().marks[kStepStart];
   LaneTimes end = state_.front().streams[kComputeStream];
-  for (const Rank& rank : state_) {
+  for (const LaneRank& rank : state_) {
     later_of(start, rank.marks[kStepStart]);
     later_of(end, rank.streams[kComputeStream]);
   }
@@ -469,12 +507,12 @@ void LockstepPlayer::add_step(const StepProgram& program, std::size_t draw) {
   std::vector<double> rank_ms;
   double backward_end = 0;
   double exposed = state_.front().phases[static_cast<std::size_t>(Phase::Wait)][draw];
-  for (const Rank& rank : state_) {
+  for (const LaneRank& rank : state_) {
     exposed = std::min(exposed, rank.phases[static_cast<std::size_t>(Phase::Wait)][draw]);
     backward_end = std::max(backward_end, rank.marks[kBackwardEnd][draw]);
   }
   for (std::size_t r = 0; r < ranks_; ++r) {
-    const Rank& rank = state_[r];
+    const LaneRank& rank = state_[r];
     const auto ms = [&](Phase phase) {
       return kMsPerNs * rank.phases[static_cast<std::size_t>(phase)][draw];
     };

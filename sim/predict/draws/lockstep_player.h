@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "sim/predict/draws/draw_player.h"
+#include "sim/predict/draws/lane_interference.h"
+#include "sim/predict/draws/lane_rank.h"
 #include "sim/predict/draws/lane_schedule.h"
 #include "sim/predict/draws/lane_work.h"
 #include "sim/predict/draws/noise.h"
@@ -38,16 +41,6 @@ class LockstepPlayer {
   [[nodiscard]] std::vector<double> mean_ms(std::size_t run) const;
 
  private:
-  /// What happens to one rank in a step.
-  struct Rank {
-    LaneTimes host;                  ///< [lane] The clocks; they go on from step to step.
-    std::vector<LaneTimes> streams;  ///< [stream][lane]
-    std::vector<LaneTimes> events;   ///< [LaneSchedule::place_of_event()][lane]
-    std::vector<LaneTimes> marks;    ///< [mark][lane]
-    std::vector<LaneTimes> phases;   ///< [phase][draw] In the first run of each draw.
-    LaneTimes waiting;               ///< [draw]
-    LaneWork work;
-  };
   /// A collective of the program in a step.
   struct Called {
     LaneTimes last_arrival;  ///< [lane]
@@ -69,9 +62,9 @@ class LockstepPlayer {
   [[nodiscard]] bool play_step(int step, const LaneSchedule& schedule);
   void begin_step(const LaneSchedule& schedule);
   void make(const LaneSchedule& schedule, std::size_t move, std::size_t rank);
-  void work(const LaneSchedule& schedule, std::size_t move, Rank& rank);
-  /// All ranks have called: false where two transfers would share links.
-  [[nodiscard]] bool transfer(const LaneSchedule& schedule, std::int32_t call);
+  void work(const LaneSchedule& schedule, std::size_t move, std::size_t rank);
+  /// All ranks have called by this move: false where two transfers would share links.
+  [[nodiscard]] bool transfer(const LaneSchedule& schedule, std::size_t move);
   void draw_transfers(const LaneSchedule& schedule);
   /// Whether all clocks are exact.
   [[nodiscard]] bool exact() const;
@@ -92,11 +85,14 @@ class LockstepPlayer {
   std::vector<Loader> loaders_;         ///< [lane]
   std::vector<NoiseDraws> noise_;       ///< [draw]
   std::vector<LaneSlowness> slowness_;  ///< [rank]
-  std::vector<Rank> state_;             ///< [rank]
-  std::vector<Called> called_;          ///< [collective]
-  std::vector<LaneTimes> transfers_;    ///< [collective][lane]
-  std::vector<LaneTimes> free_;         ///< [communicator][lane]
-  LaneTimes none_;                      ///< [lane] Zeros.
+  std::vector<LaneRank> state_;         ///< [rank]
+  std::vector<Interference> slowed_;    ///< [lane] Empty: none of them has any interference.
+  std::optional<LaneInterference> interference_;
+  std::vector<Called> called_;        ///< [collective]
+  std::vector<LaneTimes> transfers_;  ///< [collective][lane]
+  std::vector<LaneTimes> free_;       ///< [communicator][lane]
+  LaneTimes none_;                    ///< [lane] Zeros.
+  LaneTimes arrival_;                 ///< Scratch.
   StepSums sums_;
   std::vector<double> longest_ms_;  ///< [draw]
   std::vector<double> total_ms_;    ///< [lane] Sum of the steady steps.

@@ -97,9 +97,9 @@ int between(double runs, int wanted) {
 /// events, a third of that without, and in lockstep a tenth of that again; and that the steps of
 /// very many ranks afford.
 int affordable_runs(Run& run, int wanted) {
-  const double most_ops = run.reduced().in_lockstep()      ? 2e8
-                          : run.reduced().plays_in_order() ? 6e7
-                                                           : 2e7;
+  const double most_ops = run.reduced().draws_in_lockstep() ? 2e8
+                          : run.reduced().plays_in_order()  ? 6e7
+                                                            : 2e7;
   const auto batches = static_cast<double>(run.batches());
   const double ops = batches * static_cast<double>(run.pricer().ops_per_micro_batch());
   return run.reduced().plain() ? affordable_plain_runs(batches, wanted)

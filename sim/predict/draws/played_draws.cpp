@@ -245,7 +245,7 @@ PlayedDraws play_draws(Run& run,
   if (run.reduced().plain()) {
     return play_lanes(run, draws, steps, threads, on_progress);
   }
-  if (run.reduced().in_lockstep()) {
+  if (run.reduced().draws_in_lockstep()) {
     if (auto played = play_lockstep_lanes(run, draws, threads, on_progress)) {
       return std::move(*played);
     }

@@ -185,9 +185,13 @@ const KnownSchedule* ReducedStep::schedule(const StepWork& step) {
 }
 
 bool ReducedStep::in_lockstep() const {
-  const EngineRules rules = engine_rules({});
-  return has_template() && noise_is_plain(scenario_) && !rules.interference.active() &&
-         rules.queue_depth == 0;
+  return has_template() && noise_is_plain(scenario_) && !scenario_.interference.active() &&
+         engine_rules({}).queue_depth == 0;
+}
+
+bool ReducedStep::draws_in_lockstep() {
+  return has_template() && noise_is_plain(scenario_) && engine_rules({}).queue_depth == 0 &&
+         (!scenario_.interference.active() || plays_in_order());
 }
 
 /// Builds the programs of the first steps for one rank, with numbers of work in place of times, and

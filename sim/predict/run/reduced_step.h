@@ -72,6 +72,9 @@ class ReducedStep {
   /// Whether play_lockstep() may play the steps: their programs are alike, and nothing that changes
   /// rates or holds a host belongs to the run.
   [[nodiscard]] bool in_lockstep() const;
+  /// Whether draws with noise may be played all at once in lockstep: under interference, too, where
+  /// the engine plays the steps without events.
+  [[nodiscard]] bool draws_in_lockstep();
   /// The first step and all others; empty unless plain().
   [[nodiscard]] const std::vector<PlainStep>& plain_steps() const { return plain_steps_; }
 

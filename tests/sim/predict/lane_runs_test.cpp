@@ -33,6 +33,11 @@ Draw random_draw(const Run& run, std::mt19937& generator) {
   costs.factors.host = off(generator);
   costs.factors.new_shapes = off(generator);
   costs.common = off(generator);
+  if (run.scenario().interference.active() && generator() % 2 == 0) {
+    costs.factors.interference = run.scenario().interference;
+    costs.factors.interference->compute *= off(generator);
+    costs.factors.interference->transfer *= off(generator);
+  }
   return {{}, costs};
 }
 
@@ -121,12 +126,19 @@ const std::vector<std::vector<std::string>> kLockstepKeys = {
     {"new_shapes.mechanisms=[{kind=\"attention_plan\", forward=\"5 ms\"}]"},
 };
 
-/// And keys that only the engine plays.
-const std::vector<std::vector<std::string>> kEngineKeys = {
-    {"interference.strength=0.4", "interference.compute=0.3", "interference.transfer=0.7"},
-    {"interference.multiprocessors=132"},
+/// And those of interference, under which DDP's steps still are.
+const std::vector<std::vector<std::string>> kInterferenceKeys = {
+    {"interference.strength=0.4",
+     "interference.compute=0.3",
+     "interference.transfer=0.7",
+     "interference.strength=1.6"},
+    {"interference.multiprocessors=132", "interference.multiprocessors=24"},
     {"interference.memory_share=0.2"},
     {"interference.while_waiting=false"},
+};
+
+/// And keys that only the engine plays.
+const std::vector<std::vector<std::string>> kEngineKeys = {
     {"noise.op_jitter=0.05"},
     {"noise.rank_speed=0.02"},
     {"noise.stall_probability=0.3"},
@@ -165,6 +177,10 @@ TEST_CASE("lockstep: all draws at once are what the engine plays of each, to the
       {"data.workers=2",
        "data.loading={batch=\"30 ms\", per_token=\"1 us\"}",
        "cluster.jitter=0.1"},
+      {"interference.strength=0.4", "cluster.jitter=0.1"},
+      {"interference.compute=0.3", "host.launch=13 us", "ddp.accumulation_steps=2"},
+      {"interference.transfer=2.5", "host.launch=41 us", "cluster.jitter=0.3"},
+      {"interference.multiprocessors=24", "interference.while_waiting=false"},
       {"ddp.overlap=false", "host.step_sync=true", "host.launch=20 us"}};
   std::mt19937 generator(7);
   int played_lanes = 0;
@@ -183,7 +199,7 @@ TEST_CASE("lockstep: all draws at once are what the engine plays of each, to the
         continue;  // A key of DDP's in a job that is sharded.
       }
       Run run(*scenario, scenario->policies.front(), scenario_profile(*scenario));
-      if (!run.reduced().in_lockstep()) {
+      if (!run.reduced().draws_in_lockstep()) {
         continue;
       }
       ++played_lanes;
@@ -195,7 +211,7 @@ TEST_CASE("lockstep: all draws at once are what the engine plays of each, to the
       compare_with_engine(run, draws);
     }
   }
-  CHECK(played_lanes >= 20);
+  CHECK(played_lanes >= 30);
 }
 
 TEST_CASE("lockstep: draws of random scenarios are the engine's to the nanosecond") {
@@ -213,6 +229,7 @@ TEST_CASE("lockstep: draws of random scenarios are the engine's to the nanosecon
                                           "accumulation"};
   std::map<std::string, Profile> profiles;
   int compared = 0;
+  int slowed = 0;
   for (int drawn = 0; compared < count && drawn < 100 * count; ++drawn) {
     const std::string name = one_of(names);
     std::vector<std::string> overrides = {"scenario.steps=4", "scenario.warmup_steps=1"};
@@ -223,6 +240,12 @@ TEST_CASE("lockstep: draws of random scenarios are the engine's to the nanosecon
     }
     for (const std::vector<std::string>& values : kLockstepKeys) {
       if (generator() % 5 == 0) {
+        overrides.push_back(one_of(values));
+      }
+    }
+    const bool interferes = generator() % 3 == 0;
+    for (const std::vector<std::string>& values : kInterferenceKeys) {
+      if (interferes && generator() % 2 == 0) {
         overrides.push_back(one_of(values));
       }
     }
@@ -242,13 +265,15 @@ TEST_CASE("lockstep: draws of random scenarios are the engine's to the nanosecon
     } catch (const InputError&) {
       continue;  // Keys that exclude one another, or collectives without a price.
     }
-    if (!run->reduced().in_lockstep()) {
+    if (!run->reduced().draws_in_lockstep()) {
       continue;
     }
     ++compared;
+    slowed += run->scenario().interference.active() ? 1 : 0;
     compare_with_engine(*run, {random_draw(*run, generator), random_draw(*run, generator)});
   }
   CHECK(compared == count);
+  CHECK(6 * slowed > count);
 }
 
 TEST_CASE("engine: steps of a template are those of a program of their own with events") {
@@ -269,9 +294,9 @@ TEST_CASE("engine: steps of a template are those of a program of their own with 
     const std::string name = one_of(names, generator);
     std::vector<std::string> overrides = {"scenario.steps=4", "scenario.warmup_steps=1"};
     overrides.push_back(fmt::format("scenario.seed={}", generator() % 1000));
-    for (const auto* keys : {&kLockstepKeys, &kEngineKeys}) {
+    for (const auto* keys : {&kLockstepKeys, &kInterferenceKeys, &kEngineKeys}) {
       for (const std::vector<std::string>& values : *keys) {
-        if (generator() % (keys == &kEngineKeys ? 3 : 6) == 0) {
+        if (generator() % (keys == &kLockstepKeys ? 6 : 3) == 0) {
           overrides.push_back(one_of(values, generator));
         }
       }

@@ -187,7 +187,7 @@ Prediction predict(const Job& job, const PredictOptions& options) {
     options.on_planned(run.planned().data.planning_seconds);
   }
   if (options.training_effects) {
-    prediction.training = first_epoch_effects(run.scenario(), run.policy(), run.planned().data);
+    prediction.training = run.training_effects();
   }
   prediction.summary.tokens_per_sample = run.planned().tokens_per_sample;
   prediction.profile = run.profile().name;

@@ -8,6 +8,7 @@ RunStages RunStages::before(Stage first) const {
   RunStages stages;
   if (first > Stage::Planned) {
     stages.planned = planned;
+    stages.effects = effects;
   }
   if (first > Stage::Priced) {
     stages.priced = priced;

@@ -6,6 +6,7 @@
 
 #include "costmodel/records/profile.h"
 #include "sim/batching/policy.h"
+#include "sim/batching/training_effects.h"
 #include "sim/predict/run/planned_run.h"
 #include "sim/predict/run/priced_batches.h"
 #include "sim/scenario/scenario.h"
@@ -40,6 +41,9 @@ class MadeOnce {
 /// The stages of a run that others may share.
 struct RunStages {
   std::shared_ptr<MadeOnce<PlannedRun>> planned = std::make_shared<MadeOnce<PlannedRun>>();
+  /// What the plan does to the training.
+  std::shared_ptr<MadeOnce<TrainingEffects>> effects =
+      std::make_shared<MadeOnce<TrainingEffects>>();
   std::shared_ptr<MadeOnce<PricedBatches>> priced = std::make_shared<MadeOnce<PricedBatches>>();
 
   /// The stages that are left as they are where `first` is the first one that changes.

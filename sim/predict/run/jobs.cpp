@@ -78,7 +78,8 @@ RunStages Jobs::stages(const std::string& policy, const std::vector<Setting>& se
   const std::lock_guard lock(mutex_);
   auto known = std::ranges::find(plans_, key, &Planned::key);
   if (known == plans_.end()) {
-    plans_.push_front({key, RunStages().planned, {}});
+    const RunStages made;
+    plans_.push_front({key, made.planned, made.effects, {}});
     known = plans_.begin();
     forget_oldest();
   } else {
@@ -86,6 +87,7 @@ RunStages Jobs::stages(const std::string& policy, const std::vector<Setting>& se
   }
   RunStages stages;
   stages.planned = known->planned;
+  stages.effects = known->effects;
   stages.priced = known->priced.try_emplace(settings_until(Stage::Priced, settings), stages.priced)
                       .first->second;
   return stages;

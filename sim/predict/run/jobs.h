@@ -38,6 +38,7 @@ class Jobs {
   struct Planned {
     std::string key;
     std::shared_ptr<MadeOnce<PlannedRun>> planned;
+    std::shared_ptr<MadeOnce<TrainingEffects>> effects;
     std::map<std::string, std::shared_ptr<MadeOnce<PricedBatches>>> priced;
   };
 

@@ -99,4 +99,11 @@ Run::Run(const Job& job, std::optional<Counterfactual> counterfactual)
       reduced_(scenario_, profile(), *planned_, *priced_),
       loads_(run_loads(scenario_, profile(), *planned_, *priced_, counterfactual_)) {}
 
+TrainingEffects Run::training_effects() const {
+  return *job_.stages().effects->get([&] {
+    return std::make_shared<const TrainingEffects>(
+        first_epoch_effects(scenario_, policy(), planned_->data));
+  });
+}
+
 }  // namespace stepsim

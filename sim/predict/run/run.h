@@ -41,6 +41,9 @@ class Run {
   [[nodiscard]] const StepPricer& pricer() const { return reduced_.pricer(); }
   [[nodiscard]] StepPricer& pricer() { return reduced_.pricer(); }
 
+  /// What the first epoch does to the training.
+  [[nodiscard]] TrainingEffects training_effects() const;
+
   /// The number of micro-batches of all steps and ranks.
   [[nodiscard]] std::size_t batches() const { return planned_->batches.size(); }
   /// One of them, numbered by step, then rank, then micro-batch.

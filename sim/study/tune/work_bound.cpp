@@ -245,8 +245,7 @@ WorkBound work_bound(const Job& job) {
       StepBounds(run).add_to(bound);
     }
     add_batches(run, bound);
-    const TrainingEffects effects =
-        first_epoch_effects(run.scenario(), job.policy(), run.planned().data);
+    const TrainingEffects effects = run.training_effects();
     bound.displacement = effects.displacement;
     bound.left_out = left_out_share(effects, job.policy(), run.planned().data.varlen);
   } catch (const InputError& error) {

@@ -380,51 +380,86 @@ void LaneInterference::settle(std::size_t rank,
 }
 
 void LaneInterference::launch(std::size_t rank, const LaneTimes& arrival) {
-  regimes_[rank].arrivals[launched_] = arrival;
+  Regimes& regimes = regimes_[rank];
+  regimes.arrivals[launched_] = arrival;
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    if (regimes.number[l] == launched_ && lanes_[l].while_waiting) {
+      regimes.until[l] =
+          launched_ == 0 ? arrival[l] : std::max(arrival[l], ends_[launched_ - 1][l]);
+    }
+  }
 }
 
 void LaneInterference::time(std::size_t move,
                             const LaneTimes& start,
                             const LaneTimes& transfer,
                             LaneTimes& end) {
-  starts_[launched_++] = start;
+  const std::size_t number = launched_++;
+  starts_[number] = start;
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
-    end[l] = lanes_[l].transfer > 0 ? end_beside_compute(move, l, start[l], transfer[l])
-                                    : start[l] + transfer[l];
+    end[l] = start[l] + transfer[l];
   }
+  end_beside_compute(move, start, transfer, end);
   ends_[timed_++] = end;
-  for (std::size_t r = 0; r < regimes_.size(); ++r) {
-    Regimes& regimes = regimes_[r];
+  for (Regimes& regimes : regimes_) {
     for (std::size_t l = 0; l < lanes_.size(); ++l) {
-      regimes.until[l] = until(r, l, regimes.of(l));
+      if (regimes.number[l] == number && !lanes_[l].while_waiting) {
+        regimes.until[l] = start[l];
+      }
     }
   }
 }
 
-/// Some rank computes at all times from when the transfer's rate last changed to `reached`.
-double LaneInterference::end_beside_compute(std::size_t move,
-                                            std::size_t lane,
-                                            double start,
-                                            double transfer) {
-  const double slowed = 1 + lanes_[lane].transfer;
-  LaneProgress progress{transfer, start};
-  double end = progress.change(start, slowed);
-  for (double reached = start; reached < end;) {
-    const double before = reached;
+void LaneInterference::end_beside_compute(std::size_t move,
+                                          const LaneTimes& start,
+                                          const LaneTimes& transfer,
+                                          LaneTimes& end) {
+  // Some rank computes at all times from when a transfer's rate last changed to `reached`.
+  struct Transfer {
+    std::size_t lane = 0;
+    LaneProgress progress;
+    double end = 0;
+    double reached = 0;
+    double before = 0;         // What was reached in the round before.
     double begins = kForever;  // The next kernel that does not overlap what is known.
-    for (std::size_t r = 0; r < ranks_.size() && reached < end; ++r) {
-      follow(cursor(move, r, lane), r, lane, end, reached, begins);
+  };
+  std::vector<Transfer> transfers;
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    if (lanes_[l].transfer <= 0) {
+      continue;
     }
-    if (reached == before) {
-      end = progress.change(reached, 1);
-      if (begins >= end) {
-        break;
-      }
-      end = progress.change(begins, slowed);
-      reached = begins;
-    }
+    Transfer one{l, {transfer[l], start[l]}, 0, start[l], start[l]};
+    one.end = one.progress.change(start[l], 1 + lanes_[l].transfer);
+    transfers.push_back(one);
   }
-  return end;
+  // True: it ends as far as is known. Else it goes on where the next kernel begins.
+  const auto ends = [&](Transfer& one) {
+    if (one.reached < one.end && one.reached == one.before) {
+      one.end = one.progress.change(one.reached, 1);
+      if (one.begins < one.end) {
+        one.end = one.progress.change(one.begins, 1 + lanes_[one.lane].transfer);
+        one.reached = one.begins;
+      } else {
+        one.reached = one.end;
+      }
+    }
+    one.before = one.reached;
+    one.begins = kForever;
+    end[one.lane] = one.end;
+    return one.reached >= one.end;
+  };
+  while (!transfers.empty()) {
+    std::size_t open = transfers.size();
+    for (std::size_t r = 0; r < ranks_.size() && open > 0; ++r) {
+      for (Transfer& one : transfers) {
+        if (one.reached < one.end) {
+          follow(cursor(move, r, one.lane), r, one.lane, one.end, one.reached, one.begins);
+          open -= one.reached < one.end ? 0 : 1;
+        }
+      }
+    }
+    std::erase_if(transfers, ends);
+  }
 }
 
 LaneInterference::Cursor& LaneInterference::cursor(std::size_t move,
@@ -439,7 +474,9 @@ LaneInterference::Cursor& LaneInterference::cursor(std::size_t move,
     cursor.free = ranks_[rank].streams[kComputeStream][lane];
     cursor.regime = regimes.of(lane);
   }
-  cursor.regime.until = until(rank, lane, cursor.regime);
+  if (cursor.regime.until == kForever) {
+    cursor.regime.until = until(rank, lane, cursor.regime);
+  }
   settle(rank, lane, cursor.free, cursor.regime);
   return cursor;
 }

@@ -136,10 +136,11 @@ class LaneInterference {
   void change(std::size_t rank, std::size_t lane, Regime& regime) const;
   /// Goes on to the regime of a time, before which no more work begins.
   void settle(std::size_t rank, std::size_t lane, double time, Regime& regime) const;
-  [[nodiscard]] double end_beside_compute(std::size_t move,
-                                          std::size_t lane,
-                                          double start,
-                                          double transfer);
+  /// Sets the ends of transfers that compute slows.
+  void end_beside_compute(std::size_t move,
+                          const LaneTimes& start,
+                          const LaneTimes& transfer,
+                          LaneTimes& end);
   [[nodiscard]] Cursor& cursor(std::size_t move, std::size_t rank, std::size_t lane);
   /// Follows a rank from kernel to kernel as long as each begins by `reached`, and moves that to
   /// their ends. `begins`: the first of those that do not, of any rank. Kernels that end at `end`,

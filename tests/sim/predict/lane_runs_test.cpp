@@ -214,6 +214,27 @@ TEST_CASE("lockstep: all draws at once are what the engine plays of each, to the
   CHECK(played_lanes >= 30);
 }
 
+TEST_CASE("lockstep: what holds up a pass is not shared by layers that are alike") {
+  // Equal blocks: those behind the first of a pass are like it but for what new shapes cost.
+  const std::vector<std::string> overrides = {
+      "parallel.kind=fsdp2",
+      "scenario.steps=6",
+      "data.lengths={log_normal={mu=4, sigma=0.5, min=8, max=512}}",
+      "new_shapes.mechanisms=[{kind=\"other\", forward=\"3 ms\", backward=\"2 ms\"}]"};
+  const Scenario scenario =
+      read_scenario(test::source_root() + "/scenarios/engines_step.toml", overrides);
+  Run run(scenario, scenario.policies.front(), scenario_profile(scenario));
+  REQUIRE(run.reduced().in_lockstep());
+  REQUIRE_FALSE(run.loads().shape_stalls.empty());
+  std::mt19937 generator(3);
+  compare_with_engine(run, {random_draw(run, generator), random_draw(run, generator)});
+  StepSimulator lockstep(run);
+  StepSimulator engine(run, {}, 1, nullptr, true);
+  for (int step = 0; step < scenario.steps; ++step) {
+    CHECK(step_time(lockstep.next()) == step_time(engine.next()));
+  }
+}
+
 TEST_CASE("lockstep: draws of random scenarios are the engine's to the nanosecond") {
   const char* wanted = std::getenv("STEPSIM_LANE_SCENARIOS");
   const int count = wanted != nullptr ? std::stoi(wanted) : 60;

@@ -42,6 +42,8 @@ struct LengthSource {
   std::vector<double> weights;  ///< Mixture: the weights of the parts, each above 0, of any sum.
   std::vector<LengthSource> parts;  ///< Mixture: sources that can give any number of lengths.
   std::int64_t cap = 0;             ///< Longer samples are cut to this length (0: no cut).
+
+  bool operator==(const LengthSource&) const = default;
 };
 
 /// Generates or reads `count` lengths, each >= 1.

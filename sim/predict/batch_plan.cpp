@@ -233,15 +233,23 @@ auto named(const BatchingPolicy& policy, Form form) {
 }  // namespace
 
 std::vector<std::int64_t> data_lengths(const Scenario& scenario, const BatchingPolicy& policy) {
+  KnownLengths none;
+  return data_lengths(scenario, policy, none);
+}
+
+std::vector<std::int64_t> data_lengths(const Scenario& scenario,
+                                       const BatchingPolicy& policy,
+                                       KnownLengths& known) {
   if (policy.played() != nullptr) {
     return policy.played()->lengths;
   }
-  return generate_lengths(policy.lengths().value_or(scenario.lengths), scenario.samples);
+  return known.of(policy.lengths().value_or(scenario.lengths), scenario.samples);
 }
 
 PlannedData plan_steps(const Scenario& scenario,
                        const BatchingPolicy& policy,
                        const PlanningCost& cost,
+                       KnownLengths& known,
                        const TakeMicroBatch& take) {
   check_memory(scenario, policy, {});
   PlannedData planned;
@@ -254,7 +262,7 @@ PlannedData plan_steps(const Scenario& scenario,
     });
     return planned;
   }
-  planned.lengths = data_lengths(scenario, policy);
+  planned.lengths = data_lengths(scenario, policy, known);
   check_memory(scenario, policy, {}, std::ssize(planned.lengths));
   const std::vector<std::int64_t> drawn =
       policy.is_varlen() ? planned.lengths : std::vector<std::int64_t>();
@@ -274,8 +282,9 @@ PlannedPolicy plan_policy(const Scenario& scenario,
   PlannedPolicy planned;
   std::vector<MicroBatch>& batches = planned.plan.micro_batches;
   batches.reserve(at(scenario.steps) * at(scenario.ranks) * at(scenario.ddp.accumulation_steps));
+  KnownLengths none;
   static_cast<PlannedData&>(planned) = plan_steps(
-      scenario, policy, cost, [&](MicroBatch batch) { batches.push_back(std::move(batch)); });
+      scenario, policy, cost, none, [&](MicroBatch batch) { batches.push_back(std::move(batch)); });
   Plan header = empty_plan(scenario, policy, bucket_lists(scenario));
   header.micro_batches = std::move(batches);
   planned.plan = std::move(header);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "costmodel/records/plan_file.h"
+#include "sim/batching/known_lengths.h"
 #include "sim/batching/policy.h"
 #include "sim/batching/training_effects.h"
 #include "sim/batching/varlen_epoch.h"
@@ -44,6 +45,7 @@ using TakeMicroBatch = std::function<void(MicroBatch)>;
 ///
 /// Args:
 ///     cost: What the policy plans by, see planning_cost().
+///     known: Data sets that were met before, and this one from now on.
 ///     take: Is told all micro-batches, which are not kept.
 /// Raises:
 ///     InputError: see check_memory(); lengths are missing, there are more ranks than samples, or
@@ -51,6 +53,7 @@ using TakeMicroBatch = std::function<void(MicroBatch)>;
 [[nodiscard]] PlannedData plan_steps(const Scenario& scenario,
                                      const BatchingPolicy& policy,
                                      const PlanningCost& cost,
+                                     KnownLengths& known,
                                      const TakeMicroBatch& take);
 
 /// The same, and keeps the micro-batches.
@@ -73,5 +76,8 @@ using TakeMicroBatch = std::function<void(MicroBatch)>;
 /// The lengths of the data set that this policy sees: its own, else the scenario's.
 [[nodiscard]] std::vector<std::int64_t> data_lengths(const Scenario& scenario,
                                                      const BatchingPolicy& policy);
+[[nodiscard]] std::vector<std::int64_t> data_lengths(const Scenario& scenario,
+                                                     const BatchingPolicy& policy,
+                                                     KnownLengths& known);
 
 }  // namespace stepsim

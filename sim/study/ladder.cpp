@@ -202,6 +202,7 @@ class PolicyEpoch {
   PolicyEpoch(const Scenario& scenario,
               const BatchingPolicy& policy,
               const Profile& profile,
+              KnownLengths& known,
               const LadderOptions& options)
       : scenario_(scenario),
         policy_(policy.with_padding(1, {})),
@@ -210,6 +211,7 @@ class PolicyEpoch {
         planned_(plan_steps(scenario,
                             policy_,
                             planning_cost(scenario, policy_, profile),
+                            known,
                             [](const MicroBatch&) {})),
         formed_(formed_epoch(policy_, planned_, scenario.ddp.accumulation_steps)),
         price_(price_of(step_cost(with_attention_of(policy, scenario), profile))),
@@ -427,7 +429,8 @@ LadderStudy study_ladders(const Scenario& scenario,
   if (!study.skipped.empty()) {
     return study;
   }
-  const PolicyEpoch epoch(scenario, policy, profile, options);
+  KnownLengths known;
+  const PolicyEpoch epoch(scenario, policy, profile, known, options);
   study.steps = epoch.steps();
   study.batch_sizes = epoch.batch_sizes();
   if (study.steps == 0) {

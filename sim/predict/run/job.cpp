@@ -6,6 +6,7 @@ namespace stepsim {
 
 RunStages RunStages::before(Stage first) const {
   RunStages stages;
+  stages.lengths = lengths;
   if (first > Stage::Planned) {
     stages.planned = planned;
     stages.effects = effects;

@@ -40,6 +40,7 @@ class MadeOnce {
 
 /// The stages of a run that others may share.
 struct RunStages {
+  std::shared_ptr<KnownLengths> lengths = std::make_shared<KnownLengths>();
   std::shared_ptr<MadeOnce<PlannedRun>> planned = std::make_shared<MadeOnce<PlannedRun>>();
   /// What the plan does to the training.
   std::shared_ptr<MadeOnce<TrainingEffects>> effects =

@@ -86,6 +86,7 @@ RunStages Jobs::stages(const std::string& policy, const std::vector<Setting>& se
     plans_.splice(plans_.begin(), plans_, known);
   }
   RunStages stages;
+  stages.lengths = lengths_;
   stages.planned = known->planned;
   stages.effects = known->effects;
   stages.priced = known->priced.try_emplace(settings_until(Stage::Priced, settings), stages.priced)

@@ -46,6 +46,7 @@ class Jobs {
   void forget_oldest();
 
   std::shared_ptr<const Scenario> scenario_;
+  std::shared_ptr<KnownLengths> lengths_ = std::make_shared<KnownLengths>();
   std::string option_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Profile>> profiles_;  ///< By path.

@@ -88,29 +88,34 @@ std::int64_t runs_planned() {
 
 PlannedRun plan_run(const Scenario& scenario,
                     const BatchingPolicy& policy,
-                    const Profile& profile) {
+                    const Profile& profile,
+                    KnownLengths& known) {
   ++plans_counted();
   PlannedRun planned;
   Numbers<std::pair<BatchShape, std::int64_t>> batches;
   Numbers<BatchShape> shapes;
   planned.batches.reserve(at(scenario.steps) * at(scenario.ranks) *
                           at(scenario.ddp.accumulation_steps));
-  planned.data = plan_steps(
-      scenario, policy, planning_cost(scenario, policy, profile), [&](const MicroBatch& batch) {
-        RunBatch one{shape_of(scenario, batch), std::ssize(batch.samples), 0};
-        const auto [number, is_new] = batches.number({one.shape, one.samples});
-        planned.batches.push_back(number);
-        if (!is_new) {
-          return;
-        }
-        const BatchShape priced = priced_shape(scenario, one.shape);
-        const auto [price, is_new_shape] = shapes.number(priced);
-        if (is_new_shape) {
-          planned.priced_shapes.push_back(priced);
-        }
-        one.price = price;
-        planned.different.push_back(one);
-      });
+  planned.data =
+      plan_steps(scenario,
+                 policy,
+                 planning_cost(scenario, policy, profile),
+                 known,
+                 [&](const MicroBatch& batch) {
+                   RunBatch one{shape_of(scenario, batch), std::ssize(batch.samples), 0};
+                   const auto [number, is_new] = batches.number({one.shape, one.samples});
+                   planned.batches.push_back(number);
+                   if (!is_new) {
+                     return;
+                   }
+                   const BatchShape priced = priced_shape(scenario, one.shape);
+                   const auto [price, is_new_shape] = shapes.number(priced);
+                   if (is_new_shape) {
+                     planned.priced_shapes.push_back(priced);
+                   }
+                   one.price = price;
+                   planned.different.push_back(one);
+                 });
   planned.tokens_per_sample = tokens_per_sample(planned.data);
   return planned;
 }

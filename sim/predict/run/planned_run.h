@@ -40,7 +40,8 @@ struct PlannedRun {
 /// plan_steps().
 [[nodiscard]] PlannedRun plan_run(const Scenario& scenario,
                                   const BatchingPolicy& policy,
-                                  const Profile& profile);
+                                  const Profile& profile,
+                                  KnownLengths& known);
 
 /// How often plan_run() has been called, for tests.
 [[nodiscard]] std::int64_t runs_planned();

@@ -91,7 +91,8 @@ Run::Run(const Job& job, std::optional<Counterfactual> counterfactual)
       scenario_(changed(with_machine_of(profile(), with_attention_of(policy(), job_.scenario())),
                         counterfactual)),
       planned_(job_.stages().planned->get([&] {
-        return std::make_shared<const PlannedRun>(plan_run(scenario_, policy(), profile()));
+        return std::make_shared<const PlannedRun>(
+            plan_run(scenario_, policy(), profile(), *job_.stages().lengths));
       })),
       priced_(job_.stages().priced->get([&] {
         return std::make_shared<const PricedBatches>(scenario_, job_.profile(), *planned_);

@@ -9,6 +9,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "sim/batching/histogram.h"
+#include "sim/batching/known_lengths.h"
 #include "tests/approx.h"
 #include "tests/sim/batching/fixtures.h"
 #include "tests/test_data.h"
@@ -349,4 +350,23 @@ TEST_CASE("lengths: log-normal lengths with outliers at the cap") {
   normal.outlier_probability = 0.1;
   CHECK(at_cap() > 900);
   CHECK(at_cap() < 1100);
+}
+
+TEST_CASE("lengths: a study reads a data set once") {
+  KnownLengths known;
+  const LengthSource file = from_file(Kind::File, "5\n7\n9\n");
+  CHECK(known.of(file, 2) == std::vector<std::int64_t>{5, 7});
+  CHECK(known.of(file, 0) == std::vector<std::int64_t>{5, 7, 9});
+  std::ofstream(file.file) << "1\n2\n3\n";
+  CHECK(known.of(file, 2) == std::vector<std::int64_t>{5, 7});
+  LengthSource other = file;
+  other.cap = 1;
+  CHECK(known.of(other, 2) == std::vector<std::int64_t>{1, 1});
+  // Of many sets the latest ones are kept.
+  for (std::int64_t length = 1; length < 9; ++length) {
+    LengthSource constant = source(Kind::Constant);
+    constant.constant = length;
+    CHECK(known.of(constant, 2) == std::vector(2, length));
+  }
+  CHECK(known.of(file, 2) == std::vector<std::int64_t>{1, 2});
 }

@@ -1,5 +1,7 @@
 #include "sim/study/solve.h"
 
+#include <cmath>
+
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +12,7 @@
 #include "sim/ask/question.h"
 #include "sim/report/csv.h"
 #include "sim/report/notes.h"
+#include "sim/study/recommendation.h"
 #include "sim/study/sweep.h"
 
 namespace stepsim {
@@ -52,6 +55,22 @@ std::string toml_line(const SolveRange& range, double value) {
   return table_and_key(range.key).second + " = " + (range.unit.empty() ? text : "\"" + text + "\"");
 }
 
+/// By how much of itself the mean step changes over the whole range.
+double change_over_range(const Solution& solution) {
+  return std::abs(gain_over(solution.high_ms, solution.low_ms));
+}
+
+/// What to know where a value follows from a difference that no two runs could show.
+std::string doubt_text(const Solution& solution) {
+  const double change = change_over_range(solution);
+  return solution.found && change < kSmallestGain
+             ? fmt::format(
+                   "\nnote: nothing to learn here: the whole range changes the step by {:.1f} %, "
+                   "and two runs\nof one setting differ by more. Any value of it would do\n",
+                   change * 100)
+             : "";
+}
+
 std::string solution_text(const SolveRange& range, Duration wanted, const Solution& solution) {
   const std::string ends = fmt::format("  {} = {}: {:.3f} ms\n  {} = {}: {:.3f} ms\n",
                                        range.key,
@@ -67,13 +86,14 @@ std::string solution_text(const SolveRange& range, Duration wanted, const Soluti
                               to_ms(wanted))) +
            ends;
   }
-  return fmt::format("{} = {}\npredicted mean step {:.3f} ms, measured {:.3f} ms\n\n{}\n{}\n",
+  return fmt::format("{} = {}\npredicted mean step {:.3f} ms, measured {:.3f} ms\n\n{}\n{}\n{}",
                      range.key,
                      value_text(range, solution.value),
                      solution.step_ms,
                      to_ms(wanted),
                      table_and_key(range.key).first,
-                     toml_line(range, solution.value));
+                     toml_line(range, solution.value),
+                     doubt_text(solution));
 }
 
 Json solution_json(const SolveRange& range, Duration wanted, const Solution& solution) {
@@ -86,6 +106,7 @@ Json solution_json(const SolveRange& range, Duration wanted, const Solution& sol
   if (solution.found) {
     json["value"] = value_text(range, solution.value);
     json["step_ms"] = solution.step_ms;
+    json["change_over_range"] = change_over_range(solution);
     json["toml"] = toml_line(range, solution.value);
   }
   json["warnings"] = note_texts(noted(solution.notes));

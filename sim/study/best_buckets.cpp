@@ -477,10 +477,20 @@ BestBuckets best_buckets(const Scenario& scenario,
   best.cap_over_standard = paired_gain(best.cap.prediction, best.standard.prediction);
   best.list_over_standard = paired_gain(best.list.prediction, best.standard.prediction);
   best.list_over_cap = paired_gain(best.list.prediction, best.cap.prediction);
+  if (const auto ends_of_own = search.ends_of(scenario.ddp);
+      ends_of_own != search.ends_of(best.standard.ddp)) {
+    best.own =
+        BucketChoice{{}, scenario.ddp, ends_of_own.size(), search.priced(scenario.ddp, noise_runs)};
+    const BucketChoice& faster = mean_ms(best.list) < mean_ms(best.cap) ? best.list : best.cap;
+    best.fastest_over_own = paired_gain(faster.prediction, best.own->prediction);
+  }
   return best;
 }
 
 const BucketChoice& chosen_buckets(const BestBuckets& best) {
+  if (best.own && !best.fastest_over_own.is_certain()) {
+    return *best.own;
+  }
   if (best.list_over_cap.is_certain() && best.list_over_standard.is_certain()) {
     return best.list;
   }

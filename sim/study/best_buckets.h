@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,12 @@ struct BestBuckets {
   BucketChoice standard;  ///< 25 MiB, the first bucket 1 MiB.
   BucketChoice cap;       ///< The standard, too, where no other cap is faster.
   BucketChoice list;      ///< The cap's buckets, too, where no other list is faster.
+  /// What the scenario has, where that makes other buckets than the default.
+  std::optional<BucketChoice> own;
   Gain cap_over_standard;
   Gain list_over_standard;
   Gain list_over_cap;
+  Gain fastest_over_own;         ///< Of the faster of cap and list; 0 without `own`.
   std::size_t cap_lists = 0;     ///< Different lists of buckets that single caps make.
   std::size_t priced_caps = 0;   ///< Of them, those priced over all steps.
   std::size_t priced_lists = 0;  ///< Lists of limits priced over all steps.
@@ -55,7 +59,8 @@ struct BestBuckets {
                                        int noise_runs,
                                        const ProgressCallback& on_progress = {});
 
-/// What to set: the list only where it gains enough over the cap, and either over the default.
+/// What to set: the list only where it gains enough over the cap, and either over the default. What
+/// the scenario has where nothing gains enough over that.
 [[nodiscard]] const BucketChoice& chosen_buckets(const BestBuckets& best);
 
 }  // namespace stepsim

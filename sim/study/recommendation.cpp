@@ -136,6 +136,17 @@ std::string certainty_text(const Gain& gain) {
                      likelihood_text(gain.faster_share, gain.unconfirmed));
 }
 
+std::string nothing_to_gain_text(const Gain& fastest) {
+  constexpr double kShown = 0.0005;
+  const double most = std::max(fastest.gain, fastest.interval.second);
+  if (fastest.gain <= 0 || most < kShown) {
+    return "Nothing to gain here";
+  }
+  return fmt::format("Nothing {}to gain here, at most {:.1f} %",
+                     most < kSmallestGain + kShown ? "" : "certain ",
+                     most * 100);
+}
+
 bool Gain::is_certain() const {
   return gain >= kSmallestGain && faster_share >= kSure;
 }

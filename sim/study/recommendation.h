@@ -73,6 +73,12 @@ inline constexpr double kSmallestGain = 0.01;
 /// Returns "90 % interval +1.2 to +3.4 %, 97 % likely to be faster".
 [[nodiscard]] std::string certainty_text(const Gain& gain);
 
+/// Returns how an answer begins that recommends what is there, since `fastest`, what the fastest
+/// choice gains over it, is not certain: "Nothing to gain here", "Nothing to gain here, at most
+/// 0.6 %" or, where the interval leaves room for more, "Nothing certain to gain here, at most
+/// 8.4 %". The most is the end of the interval.
+[[nodiscard]] std::string nothing_to_gain_text(const Gain& fastest);
+
 /// Pairs the draws (Prediction::paired_step_ms): what the profile has wrong is wrong in both
 /// predictions by the same factors, as for one policy at two bucket sizes.
 [[nodiscard]] Gain paired_gain(const Prediction& first, const Prediction& second);

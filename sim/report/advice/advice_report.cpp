@@ -229,7 +229,8 @@ std::string cap_line(const Scenario& scenario, const Advice& advice) {
                        with,
                        text_of_gain);
   } else {
-    text = fmt::format("flat: keep {}{} ({}: {})",
+    text = fmt::format("{}: keep {}{} ({}: {})",
+                       nothing_to_gain_text(caps.gain),
                        format_bytes(caps.own),
                        with,
                        format_bytes(caps.best),

@@ -35,6 +35,9 @@ std::string gain_text(const Gain& gain) {
 }
 
 std::string choice_name(const BucketChoice& choice) {
+  if (choice.mib.empty()) {
+    return "";
+  }
   return choice.mib.size() == 1 ? choice.mib.front() + " MiB"
                                 : fmt::format("{} limits", choice.mib.size());
 }
@@ -69,24 +72,34 @@ std::string method_text(const BestBuckets& best) {
       best.plain ? of_step : "A step without noise chose the lists, and the engine measured them");
 }
 
+/// Whether nothing gains enough to set other buckets.
+bool keeps_buckets(const BestBuckets& best) {
+  const BucketChoice* choice = &chosen_buckets(best);
+  return choice == &best.standard || (best.own && choice == &*best.own);
+}
+
 /// The arguments and keys of what is faster; nothing where DDP's default stays.
 std::string arguments_text(const BestBuckets& best) {
   const BucketChoice& choice = chosen_buckets(best);
-  if (&choice == &best.standard) {
+  if (keeps_buckets(best)) {
     return "";
   }
   return fmt::format(
-      "\nIn PyTorch, as arguments of DistributedDataParallel:\n  {}\n  {}\n"
+      "\nIn PyTorch, as an argument of DistributedDataParallel:\n  {}\n"
       "In the scenario, under [ddp]:\n{}",
-      python_argument(best.cap),
-      python_argument(best.list),
-      toml_lines(best.list));
+      python_argument(choice),
+      toml_lines(choice));
 }
 
 std::string best_headline(const BestBuckets& best) {
   const BucketChoice& choice = chosen_buckets(best);
   const std::string time =
       fmt::format("{:.3f} ms a step", choice.prediction.summary.step_time_ms.mean);
+  if (best.own && &choice == &*best.own) {
+    return fmt::format("{}: keep the scenario's own buckets ({}).",
+                       nothing_to_gain_text(best.fastest_over_own),
+                       time);
+  }
   if (&choice == &best.list) {
     return fmt::format("Use the best list: {}, {} over the best cap and {} over 25 MiB.",
                        time,
@@ -101,10 +114,13 @@ std::string best_headline(const BestBuckets& best) {
         signed_percent(best.cap_over_standard.gain),
         signed_percent(best.list_over_cap.gain));
   }
-  const bool both_nothing =
-      shows_nothing(best.cap_over_standard.gain) && shows_nothing(best.list_over_standard.gain);
+  const Gain& most = best.list_over_standard.gain > best.cap_over_standard.gain
+                         ? best.list_over_standard
+                         : best.cap_over_standard;
+  const bool both_nothing = shows_nothing(most.gain);
   return fmt::format(
-      "Keep DDP's default of 25 MiB: {}. {}.",
+      "{}: keep DDP's default of 25 MiB ({}). {}.",
+      nothing_to_gain_text(most),
       time,
       both_nothing ? "No bucket size gains as much as 0.1 %"
                    : fmt::format("The best cap gains {}, the best list {}: too little to tell",
@@ -133,6 +149,9 @@ std::string best_table(const BestBuckets& best, const Screen& screen) {
                signed_percent(over.gain)});
   };
   add("DDP's default", best.standard, {});
+  if (best.own) {
+    add("the scenario's", *best.own, paired_gain(best.own->prediction, best.standard.prediction));
+  }
   add("best cap", best.cap, best.cap_over_standard);
   add("best list", best.list, best.list_over_standard);
   return table.text(screen);
@@ -140,7 +159,7 @@ std::string best_table(const BestBuckets& best, const Screen& screen) {
 
 std::string next_text(const Scenario& scenario, const BestBuckets& best) {
   const BucketChoice& choice = chosen_buckets(best);
-  const bool keeps = &choice == &best.standard;
+  const bool keeps = keeps_buckets(best);
   return fmt::format(
       "\nnext: {}\n",
       stepsim_command(keeps ? "blame" : "run",
@@ -216,6 +235,10 @@ Json best_buckets_json(const Scenario& scenario, const BestBuckets& best) {
                {"searched_steps", best.searched},
                {"by_recurrence", best.plain},
                {"warnings", note_texts(predictions_of(best))}};
+  if (best.own) {
+    json["fastest_over_own"] = gain_json(best.fastest_over_own);
+    json["keeps_own"] = &chosen_buckets(best) == &*best.own;
+  }
   if (!best.passed_over.empty()) {
     json["policies_that_do_not_fit"] = best.passed_over;
   }

@@ -249,22 +249,22 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
                        report.reference.not_priced,
                        close_points(axes, report));
   }
-  const bool is_flat = std::ranges::none_of(report.rows, can_be_told);
   const bool reference_fits = fits(report.reference);
   if (reference_fits && !report.gain.is_certain()) {
-    const std::string reference =
-        fmt::format("{} ({} a step)", report.reference_name, time_of(report.reference, report));
-    const std::string keep = fmt::format("{} {}", is_flat ? "Flat: keep" : "Keep", reference);
+    const std::string keep = fmt::format("{}: keep {} ({} a step)",
+                                         nothing_to_gain_text(report.gain),
+                                         report.reference_name,
+                                         time_of(report.reference, report));
     if (report.gain.gain <= 0) {
-      return fmt::format("{}: no value is faster.", keep);
+      return fmt::format("{}; no value is faster.", keep);
     }
     const std::string gain = report.gain.gain < kSmallestGain
-                                 ? fmt::format("less than {:.0f} %", kSmallestGain * 100)
-                                 : fmt::format("{:.1f} % ({}), {}",
-                                               report.gain.gain * 100,
+                                 ? ""
+                                 : fmt::format(" ({}, {}: {})",
+                                               signed_percent(report.gain.gain),
                                                certainty_text(report.gain),
                                                report.gain.gain < kLarge ? kTooClose : kTooUnsure);
-    return fmt::format("{}: the fastest value, {}, gains {}.", keep, place_of(axes, best), gain);
+    return fmt::format("{}. The fastest value is {}{}.", keep, place_of(axes, best), gain);
   }
   const std::string over = reference_fits
                                ? fmt::format("{} takes {}, {:.1f} % slower{} ({})",

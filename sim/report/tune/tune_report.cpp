@@ -55,10 +55,14 @@ std::string certificate_text(const TuneResult& result) {
         result.points,
         100 * result.open_gain);
   }
-  if (result.bounded == 0) {
-    return "Every setting that can run was predicted: this is the fastest of them.";
-  }
   constexpr double kShown = 0.00005;
+  if (result.bounded == 0) {
+    return "Every setting that can run was predicted: " +
+           (result.certificate < kShown
+                ? std::string("this is the fastest of them.")
+                : fmt::format("none of them is more than {:.2f} % faster without noise.",
+                              100 * result.certificate));
+  }
   return fmt::format(
       "None of the other settings can be{} faster: that much follows from the least time that each "
       "of them takes, without noise.",
@@ -111,6 +115,7 @@ struct TuneRow {
   const TunedPoint* point;
   const char* list;
   std::int64_t number;
+  bool simplified;  ///< TuneResult::simplified
 
   /// The finalists are drawn with noise.
   [[nodiscard]] const TunePrice& price() const {
@@ -121,11 +126,12 @@ struct TuneRow {
 
 std::vector<TuneRow> rows_of(const TuneSpace& space,
                              const std::vector<TunedPoint>& points,
-                             const char* list) {
+                             const char* list,
+                             bool simplified = false) {
   std::vector<TuneRow> rows;
   rows.reserve(points.size());
   for (const TunedPoint& point : points) {
-    rows.push_back({&space, &point, list, static_cast<std::int64_t>(rows.size()) + 1});
+    rows.push_back({&space, &point, list, static_cast<std::int64_t>(rows.size()) + 1, simplified});
   }
   return rows;
 }
@@ -139,13 +145,15 @@ bool are_finalists(std::span<const TuneRow> rows) {
   return !rows.empty() && rows.front().is_finalist();
 }
 
-Cell remark_of(const TuneRow& row) {
-  return std::string(row.number == 1                ? "fastest"
-                     : row.point->gain.is_certain() ? "slower"
-                                                    : "too close to tell");
+std::string remark_of(const TuneRow& row) {
+  const std::int64_t fastest = row.simplified ? 2 : 1;
+  return row.number == fastest          ? "fastest"
+         : row.number == 1              ? "changes less"
+         : row.point->gain.is_certain() ? "slower"
+                                        : "too close to tell";
 }
 
-/// By how much the first finalist is faster.
+/// By how much the first finalist is faster; below 0: slower.
 Cell best_gain(const TuneRow& row) {
   return row.number == 1 ? std::string()
                          : fmt::format("{:+.1f} to {:+.1f} %",
@@ -169,7 +177,7 @@ const Column<TuneRow> kTuneColumns[] = {
     {nullptr, "useful_tokens_per_s", [](const TuneRow& r) -> Cell { return r.price().useful_tokens_per_s(); },
      "useful tokens/s", FigureFormat::Whole, 40},
     {nullptr, nullptr, best_gain,
-     "best faster by", FigureFormat::Words, 50, nullptr, true, are_finalists},
+     "1 faster by", FigureFormat::Words, 50, nullptr, true, are_finalists},
     {nullptr, nullptr, [](const TuneRow& r) -> Cell { return r.point->samples; },
      "samples a step", FigureFormat::Tenths, 60, nullptr, true, are_finalists, false, if_wide<TuneRow>},
     {nullptr, "peak_memory_mib", [](const TuneRow& r) -> Cell { return r.price().memory_mib; }},
@@ -180,7 +188,7 @@ const Column<TuneRow> kTuneColumns[] = {
     {nullptr, "tokens_left_out", [](const TuneRow& r) -> Cell { return r.point->left_out; }},
     {nullptr, nullptr, [](const TuneRow& r) -> Cell { return left_out_text(r.point->left_out); },
      "tokens left out", FigureFormat::Words, 90, nullptr, true, leave_out},
-    {nullptr, nullptr, remark_of, "remark", FigureFormat::Words, 100, nullptr, true, are_finalists},
+    {nullptr, nullptr, [](const TuneRow& r) -> Cell { return remark_of(r); }, "remark", FigureFormat::Words, 100, nullptr, true, are_finalists},
     {nullptr, nullptr, [](const TuneRow& r) -> Cell { return printable(named(*r.space, *r.point)); },
      "setting", FigureFormat::Words, 110, nullptr, true, nullptr, false, if_wide<TuneRow>},
 };
@@ -281,19 +289,18 @@ std::string as_it_stands(const TuneReference& own) {
 
 /// What the fastest setting gains, where that is no reason to change anything.
 std::string keep_text(const TuneSpace& space, const TuneResult& result, const TuneReference& own) {
-  const std::string keep = fmt::format("Keep {}: {}", as_it_stands(own), speed_text(own.price));
+  const std::string keep = fmt::format(
+      "{}: keep {} ({})", nothing_to_gain_text(own.gain), as_it_stands(own), speed_text(own.price));
   if (own.gain.gain <= 0) {
     return keep + "; no setting of this space is faster.";
   }
-  const std::string gain =
+  return fmt::format(
+      "{}. The fastest setting is {}{}.",
+      keep,
+      printable(named(space, result.finalists.front())),
       own.gain.gain < kSmallestGain
-          ? fmt::format("less than {:.0f} %", 100 * kSmallestGain)
-          : fmt::format(
-                "{} ({}), too close to tell", percent(own.gain.gain), certainty_text(own.gain));
-  return fmt::format("{}; the fastest setting, {}, gains {}.",
-                     keep,
-                     printable(named(space, result.finalists.front())),
-                     gain);
+          ? ""
+          : fmt::format(" ({}, {})", signed_percent(own.gain.gain), certainty_text(own.gain)));
 }
 
 /// What a setting leaves out of an epoch where that is more than the scenario's own; else empty.
@@ -334,7 +341,12 @@ std::string tune_headline(const TuneSpace& space, const TuneResult& result) {
                         as_it_stands(*own),
                         own->meets_limits ? "" : ", which is outside the limits");
   }
-  return text + "." + losses_text(best, own);
+  text += ".";
+  if (result.simplified) {
+    text += fmt::format(" What else it could change gains {:.1f} % at most.",
+                        -100 * result.finalists[1].gain.interval.first);
+  }
+  return text + losses_text(best, own);
 }
 
 std::string tune_text(const Scenario& scenario,
@@ -354,7 +366,8 @@ std::string tune_text(const Scenario& scenario,
   if (result.finalists.empty()) {
     return text + tune_headline(space, result) + "\n" + certificate_text(result) + "\n";
   }
-  const std::vector<TuneRow> finalists = rows_of(space, result.finalists, kFinalists);
+  const std::vector<TuneRow> finalists =
+      rows_of(space, result.finalists, kFinalists, result.simplified);
   text += table_of<TuneRow>(kTuneColumns, finalists, screen).text(screen) +
           settings_text(finalists, screen);
   if (result.alike > 0) {
@@ -377,9 +390,10 @@ std::string tune_text(const Scenario& scenario,
   }
   const TunedPoint& best = result.finalists.front();
   const std::string command =
-      stepsim_command("run", scenario, tuned_policy(space, best), space.settings(best.choice));
-  return fmt::format(
-      "{}\nthe {} one in detail:\n  {}\n", text, is_better(result) ? "best" : "fastest", command);
+      is_better(result)
+          ? stepsim_command("run", scenario, tuned_policy(space, best), space.settings(best.choice))
+          : stepsim_command("run", scenario, best_reference(result)->policy, {});
+  return fmt::format("{}\nin detail:\n  {}\n", text, command);
 }
 
 Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResult& result) {
@@ -401,6 +415,7 @@ Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResul
                {"open_gain", result.open_gain},
                {"regret95", result.regret95},
                {"headline", tune_headline(space, result)},
+               {"changes_less", result.simplified},
                {"is_better", is_better(result)},
                {"warnings", tune_warnings(space, result)}};
   Json axes = Json::array();
@@ -424,8 +439,10 @@ Json tune_json(const Scenario& scenario, const TuneSpace& space, const TuneResul
     json["references"].push_back(one);
   }
   json["finalists"] = Json::array();
-  for (const TunedPoint& point : result.finalists) {
+  for (const TuneRow& row : rows_of(space, result.finalists, kFinalists, result.simplified)) {
+    const TunedPoint& point = *row.point;
     Json one = tuned_json(space, point);
+    one["remark"] = remark_of(row);
     one["with_noise"] = tune_price_json(point.drawn);
     one["best_is_faster_share"] = point.gain.faster_share;
     one["best_gain_interval90"] = {point.gain.interval.first, point.gain.interval.second};

@@ -11,8 +11,9 @@
 
 namespace stepsim {
 
-/// Formats the answer: "Use bucketing: batch_size 12: 151417 useful tokens/s, …", or "Keep …" where
-/// the fastest setting is not faster than the scenario's own for certain; or that none fits.
+/// Formats the answer: "Use bucketing: batch_size 12: 151417 useful tokens/s, …", or "Nothing to
+/// gain here, at most 0.6 %: keep …" where the fastest setting is not faster than the scenario's
+/// own for certain; or that none fits.
 [[nodiscard]] std::string tune_headline(const TuneSpace& space, const TuneResult& result);
 /// `needs`: training_needs() of the answer's setting, said below it; `training`:
 /// training_plans_text() of it.

@@ -194,6 +194,11 @@ class PointPrices {
   }
 
   [[nodiscard]] const std::vector<TunedPoint>& points() const { return points_; }
+  /// A point that was priced and can run; null: there is no such one.
+  [[nodiscard]] const TunedPoint* find(std::size_t number) const {
+    const auto found = std::ranges::find(points_, number, &TunedPoint::number);
+    return found == points_.end() ? nullptr : &*found;
+  }
   [[nodiscard]] double best() const { return best_; }  ///< Useful tokens/s.
   [[nodiscard]] bool tried(std::size_t number) const { return tried_.count(number) > 0; }
 
@@ -278,6 +283,75 @@ std::vector<TunedPoint> find_finalists(const std::vector<TunedPoint>& sorted, st
     }
   }
   return finalists;
+}
+
+/// The point that is left of the fastest one when changes of the scenario that gain less than
+/// kSmallestGain all together are taken back, the one that gains least first. The fastest one where
+/// each gains more. `may_price`: false: points that were not priced count as slow.
+TunedPoint simplified(const TunedPoint& fastest,
+                      const TuneSpace& space,
+                      const std::vector<Candidate>& candidates,
+                      bool may_price,
+                      PointPrices& prices,
+                      TuneResult& result) {
+  const double speed = fastest.price.useful_tokens_per_s();
+  const auto is_as_fast = [&](double of) { return gain_over(speed, of) < kSmallestGain; };
+  TunedPoint simplest = fastest;
+  for (;;) {
+    const TunedPoint* next = nullptr;
+    for (const TuneChoice& choice : space.simpler(simplest.choice)) {
+      const std::size_t number = space.number(choice);
+      const auto candidate = std::ranges::find(candidates, number, &Candidate::number);
+      if (candidate == candidates.end() || !is_as_fast(candidate->bound)) {
+        continue;  // Outside the limits, or too slow at its fastest.
+      }
+      if (may_price && !prices.tried(number)) {
+        const std::size_t before = next != nullptr ? next->number : number;
+        prices.add({*candidate}, result);
+        next = next != nullptr ? prices.find(before) : next;  // The points have moved.
+      }
+      const TunedPoint* point = prices.find(number);
+      if (point != nullptr && is_as_fast(point->price.useful_tokens_per_s()) &&
+          (next == nullptr || is_faster(*point, *next))) {
+        next = point;
+      }
+    }
+    if (next == nullptr) {
+      return simplest;
+    }
+    simplest = *next;
+  }
+}
+
+/// Draws the finalists. The simpler setting stays the first where it is as fast with noise, too,
+/// and faster than what the scenario has for certain, if that may stay.
+void draw_finalists(const TunedPoint& simpler,
+                    bool noise,
+                    PointPrices& prices,
+                    TuneResult& result) {
+  std::vector<TunedPoint>& finalists = result.finalists;
+  const std::size_t fastest = finalists.front().number;
+  if (simpler.number != fastest) {
+    std::erase_if(finalists, [&](const TunedPoint& one) { return one.number == simpler.number; });
+    finalists.insert(finalists.begin(), simpler);
+    finalists.resize(std::min(finalists.size(), kMostFinalists));
+  }
+  prices.draw(finalists, noise);
+  if (simpler.number == fastest) {
+    return;
+  }
+  const TuneReference* own = best_reference(result);
+  const TunePrice& drawn = finalists.front().drawn;
+  const Gain given_up = gain_of_best(finalists[1].drawn, drawn);
+  const bool is_gain =
+      own == nullptr || !own->meets_limits || gain_of_best(drawn, own->price).is_certain();
+  result.simplified = is_gain && given_up.gain < kSmallestGain;
+  if (!result.simplified) {
+    std::ranges::sort(finalists, is_faster);
+    for (TunedPoint& one : finalists) {
+      one.gain = gain_of_best(finalists.front().drawn, one.drawn);
+    }
+  }
 }
 
 }  // namespace
@@ -367,6 +441,12 @@ TuneResult tune(Jobs& jobs,
               options,
               prices,
               result);
+  const TunedPoint simpler = simplified(*std::ranges::min_element(prices.points(), is_faster),
+                                        space,
+                                        candidates,
+                                        options.most_priced == 0,
+                                        prices,
+                                        result);
   for (const Candidate& candidate : candidates) {
     if (!prices.tried(candidate.number)) {
       const bool is_open = candidate.bound > limit(options.within);
@@ -381,10 +461,14 @@ TuneResult tune(Jobs& jobs,
   result.priced = result.all.size();
   result.front = pareto_front(result.all);
   result.finalists = find_finalists(result.all, result.alike);
-  prices.draw(result.finalists, options.draws);
+  draw_finalists(simpler, options.draws, prices, result);
+  const TunedPoint& first = result.finalists.front();
+  result.certificate = std::max(
+      result.certificate,
+      gain_over(prices.best() * (1 + result.certificate), first.price.useful_tokens_per_s()));
   for (TuneReference& one : result.references) {
     if (one.price.refused.empty()) {
-      one.gain = gain_of_best(result.finalists.front().drawn, one.price);
+      one.gain = gain_of_best(first.drawn, one.price);
     }
   }
   result.regret95 = regret95(result.finalists);

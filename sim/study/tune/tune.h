@@ -57,7 +57,7 @@ struct TunedPoint {
   double samples = 0;             ///< Per step, over all ranks.
   TunePrice price;                ///< Without noise.
   TunePrice drawn;                ///< With noise, for finalists alone.
-  Gain gain;                      ///< Of the best over this one, for finalists alone.
+  Gain gain;                      ///< Of the first over this one, for finalists alone.
 };
 
 /// A policy of the scenario as it stands, for comparison.
@@ -66,7 +66,7 @@ struct TuneReference {
   TunePrice price;
   double left_out = 0;        ///< WorkBound::left_out.
   bool meets_limits = false;  ///< Whether it may be taken at all.
-  Gain gain;                  ///< Of the best finalist over it.
+  Gain gain;                  ///< Of the first finalist over it.
 };
 
 /// What a search found. Each point of the space is left out for a reason, priced, bounded or open.
@@ -77,11 +77,13 @@ struct TuneResult : LeftOut {
   std::size_t bounded = 0;  ///< They cannot be faster than the best by more than `certificate`.
   std::size_t close = 0;    ///< Of those bounded: their bounds are within the finalists' range.
   std::size_t open = 0;     ///< Neither priced nor bounded: the search was ended before.
-  double certificate = 0;   ///< Nothing else in the space is faster than the best by more.
+  double certificate = 0;   ///< Nothing in the space is faster than the first finalist by more.
   double open_gain = 0;     ///< What an open point could gain at most.
-  /// The best first: those that are nearly as fast, or the first three. Empty: none fits into
-  /// memory.
+  /// The fastest first: those that are nearly as fast, or the first three. What changes less of the
+  /// scenario and is slower by less than kSmallestGain comes before it (`simplified`). Empty: none
+  /// fits into memory.
   std::vector<TunedPoint> finalists;
+  bool simplified = false;      ///< The first finalist changes less than the second, the fastest.
   std::vector<TunedPoint> all;  ///< All that were priced and can run, the fastest first.
   /// Whatever point of the space one takes, one of these leaves out no more of an epoch and is as
   /// good up to TuneOptions::within, in speed and in memory as a share of it and in order as a
@@ -107,7 +109,9 @@ struct TuneResult : LeftOut {
 /// Searches the space best first. Points are priced in the order of their bounds, sixteen at a
 /// time, until the next bound is not more than `within` above the fastest found. What remains
 /// cannot be faster than that, which is the certificate. Then those are priced which could be on
-/// the front. The certificate holds for steps without noise; the finalists are then drawn with
+/// the front. Changes of the scenario that gain less than kSmallestGain all together are taken back
+/// from the fastest setting where the rest is still faster than the scenario for certain. The
+/// certificate holds for steps without noise; the finalists are then drawn with
 /// noise, under the same errors.
 ///
 /// Raises InputError: no point is left that could run if it had the memory.

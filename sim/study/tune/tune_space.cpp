@@ -201,6 +201,38 @@ TuneChoice TuneSpace::choice(std::size_t number) const {
   return choice;
 }
 
+std::size_t TuneSpace::number(const TuneChoice& choice) const {
+  std::size_t before = 0;
+  for (std::size_t i = 0; i < choice.policy; ++i) {
+    before += combinations(policies_[i].axes) * shared_size();
+  }
+  std::size_t number = 0;
+  const std::vector<SweepAxis>& own = policies_[choice.policy].axes;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    number = number * own[i].values.size() + choice.own[i];
+  }
+  for (std::size_t i = 0; i < shared_.size(); ++i) {
+    number = number * shared_[i].axis.values.size() + choice.shared[i];
+  }
+  return before + number;
+}
+
+std::vector<TuneChoice> TuneSpace::simpler(const TuneChoice& choice) const {
+  std::vector<TuneChoice> choices;
+  if (!first_is_own_) {
+    return choices;
+  }
+  for (const auto values : {&TuneChoice::own, &TuneChoice::shared}) {
+    for (std::size_t i = 0; i < (choice.*values).size(); ++i) {
+      if ((choice.*values)[i] > 0) {
+        choices.push_back(choice);
+        (choices.back().*values)[i] = 0;
+      }
+    }
+  }
+  return choices;
+}
+
 void TuneSpace::add_setting(const SweepAxis& axis,
                             std::size_t value,
                             std::vector<Setting>& settings) const {

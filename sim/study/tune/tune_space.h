@@ -47,6 +47,11 @@ class TuneSpace {
   /// Points are numbered policy by policy; the last shared axis varies fastest. The scenario's own
   /// values come first where it lists them first.
   [[nodiscard]] TuneChoice choice(std::size_t number) const;
+  /// The number of a choice.
+  [[nodiscard]] std::size_t number(const TuneChoice& choice) const;
+  /// The choices that have the scenario's own value of one axis in place of another; none where the
+  /// space does not hold the scenario's own values.
+  [[nodiscard]] std::vector<TuneChoice> simpler(const TuneChoice& choice) const;
   /// The settings of a choice; `reduces`: with those axes that only reduce.
   /// Where the space is the default one, only those that differ from the scenario: to state a value
   /// can change more than to leave it out, as of a bucket cap.

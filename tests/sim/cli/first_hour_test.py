@@ -78,7 +78,7 @@ def test_a_program_without_its_files_says_so():
 def test_a_default_that_is_kept_has_no_arguments_to_paste():
     too_large()
     text = run("buckets", "scenario.toml", "--best").stdout
-    assert "Keep DDP's default of 25 MiB: " in text and "In PyTorch" not in text, text
+    assert "Nothing to gain here: keep DDP's default of 25 MiB (" in text and "In PyTorch" not in text, text
     assert "likely to be faster" not in text, text  # Of what gains nothing.
 
 

@@ -109,14 +109,15 @@ def test_a_flat_sweep_keeps_the_default_and_names_no_best():
     # All gradients of this model fit into the smallest bucket.
     text, result = swept(SKEW, "--over", "ddp.bucket_cap=1MiB..64MiB:x2")
     step = result["points"][0]["step_ms"]
-    line = f"Flat: keep DDP's default of 25 MiB ({step:.1f} ms a step): no value is faster."
+    line = f"Nothing to gain here: keep DDP's default of 25 MiB ({step:.1f} ms a step); no value is faster."
     assert line in text and result["headline"] == line, text
     assert result["is_better"] is False
     assert {point["remark"] for point in result["points"]} == {"fastest", "too close to tell"}
     # Two ranks' worth of buckets, the fastest of which gains less than anyone could measure.
     nodes = str(ROOT / "scenarios" / "two_nodes.toml")
     text, result = swept(nodes, "--over", "ddp.bucket_cap=1MiB..2GiB:x2")
-    assert "Keep DDP's default of 25 MiB (" in text and "gains less than 1 %." in text, text
+    assert "Nothing to gain here: keep DDP's default of 25 MiB (" in text, text
+    assert "The fastest value is ddp.bucket_cap = 1 MiB." in text, text
     far = result["points"][-1]
     assert far["remark"] != "too close to tell" and far["gain_of_best"] > 0.01, far
     low, high = far["gain_of_best_interval90"]
@@ -129,7 +130,7 @@ def test_a_sweep_of_one_policy_s_key_predicts_that_policy():
     tokens = [point["useful_tokens_per_s"] for point in result["points"]]
     assert tokens[0] < tokens[1], result
     # Only a sweep of bucket caps is set against DDP's default cap.
-    assert result["headline"].startswith("Keep the scenario as it stands ("), result["headline"]
+    assert result["headline"].startswith("Nothing to gain here: keep the scenario as it stands ("), result["headline"]
     assert result == json.loads(run("sweep", SKEW, "--policy", "token_budget", *over).stdout)
     message = run("sweep", SKEW, "--policy", "uniform", *over, status=2).stderr
     assert "has no effect on policy 'uniform', which is predicted" in message, message
@@ -358,7 +359,7 @@ def test_a_sweep_goes_on_past_a_value_that_is_refused():
     text = run("sweep", SKEW, *over).stdout
     assert "warning: cluster.ranks = 2: refused: profile cpu_epyc_2core_4ranks has no all_reduce" in text, text
     assert "every rank needs at least one" in text and text.count("  refused\n") == 2, text
-    assert "Keep the scenario as it stands" in text, text
+    assert "Nothing to gain here: keep the scenario as it stands" in text, text
     result = json.loads(run("sweep", SKEW, *over, "--json", "-").stdout)
     refused, priced, _ = result["points"]
     assert result["best"] == 1 and priced["refused"] == "" and priced["step_ms"] > 0
@@ -437,6 +438,23 @@ def test_a_step_that_takes_no_time_has_no_speed_to_compare():
         assert "all_reduce: one rank" in text and "not measured" not in text, text
 
 
+def test_solve_says_where_a_key_makes_no_difference_that_a_run_could_show():
+    wanted = ["--step-time", "22.81 ms", "--key", "host.enqueue=0..40 us"]
+    done = run("solve", SKEW, "--policy", "uniform", *wanted)
+    result = json.loads(run("solve", SKEW, "--policy", "uniform", *wanted, "--json", "-").stdout)
+    assert 0 < result["change_over_range"] < 0.01, result
+    assert "note: nothing to learn here: the whole range changes the step by" in done.stdout, done.stdout
+
+
+def test_best_buckets_that_are_chosen_are_the_ones_to_paste():
+    text = run("buckets", VALLEY, "--best").stdout
+    assert "Use bucket_cap_mb=173" in text and '\nbucket_cap = "173 MiB"' in text, text
+    assert "bucket_cap_mb_list" not in text, text
+    text = run("buckets", VALLEY, "--best", "--set", "ddp.bucket_cap=128 MiB").stdout
+    assert "Nothing to gain here, at most" in text and "keep the scenario's own buckets" in text, text
+    assert "In PyTorch" not in text and "next: stepsim blame" in text, text
+
+
 def test_solve_prints_the_line_to_write_or_says_no():
     wanted = ["--step-time", "60 ms", "--policy", "variable_fixed"]
     done = run("solve", SKEW, "--key", "cluster.skew=0..2", *wanted)
@@ -488,10 +506,21 @@ def test_run_and_tune_say_what_a_plain_loop_breaks_on():
     assert "note: with" not in run("run", PAIR, "--policy", "uniform").stdout
     over = ["--over", "ddp.bucket_cap=25MiB,50MiB"]
     text = run("tune", str(ROOT / "scenarios" / "two_nodes.toml"), *over).stdout
-    answer = text.index("\nKeep token_budget as the scenario has it")
+    answer = text.index("\nNothing to gain here: keep token_budget as the scenario has it")
     assert answer < text.index("note: with that setting, ranks have") < text.index(hangs), text
     text = run("tune", VALLEY, *over).stdout
     assert "note: with that setting" not in text, text
+
+
+def test_tune_recommends_no_change_that_gains_nothing_by_itself():
+    result = json.loads(run("tune", str(ROOT / "scenarios" / "two_nodes.toml"), "--json", "-").stdout)
+    assert result["changes_less"] is True, result["headline"]
+    assert result["headline"].startswith("Use token_budget: "), result["headline"]
+    assert "bucket_cap" not in result["headline"].split(":")[1], result["headline"]
+    first, fastest = result["finalists"][:2]
+    assert len(first["set"]) < len(fastest["set"]) and fastest["remark"] == "fastest", result["finalists"]
+    speeds = [one["with_noise"]["useful_tokens_per_s"] for one in (first, fastest)]
+    assert 1 < speeds[1] / speeds[0] < 1.01, speeds
 
 
 def test_ladder_prints_a_line_that_makes_the_plan_pad_so():

@@ -169,6 +169,22 @@ TEST_CASE("over unequal steps a list is never behind the best cap, nor that behi
   }
 }
 
+TEST_CASE("buckets that the scenario has are kept where no other gains a percent over them") {
+  const auto best_with = [](const char* cap) {
+    return best_of(listed_blocks(cap, "1.3 GB/s", "300 us", "{ uniform = [4, 30] }"));
+  };
+  const BestBuckets standard = best_with("");
+  CHECK_FALSE(standard.own.has_value());
+  REQUIRE(standard.cap_over_standard.is_certain());
+  CHECK(&chosen_buckets(standard) != &standard.standard);
+  const std::string best_cap = "bucket_cap = \"" + standard.cap.mib.front() + " MiB\"";
+  const BestBuckets kept = best_with(best_cap.c_str());
+  REQUIRE(kept.own.has_value());
+  CHECK(step_ms(*kept.own) == step_ms(kept.cap));
+  CHECK_FALSE(kept.fastest_over_own.is_certain());
+  CHECK(&chosen_buckets(kept) == &*kept.own);
+}
+
 TEST_CASE("what bucket sizes cannot change is refused with the reason") {
   const std::string none = "bucket sizes have no effect: ";
   CHECK(refusal("bucket_rule = \"single\"") == none + "ddp.bucket_rule is not \"pytorch\"");

@@ -147,6 +147,21 @@ TEST_CASE("an unsure recommendation says what to benchmark") {
         "+800.0 % over d; 62 % likely to be the fastest; benchmark 'a, b' and c.");
 }
 
+TEST_CASE("an answer that changes nothing says what could be gained at most") {
+  const auto text = [](double gain, double low, double high) {
+    Gain of_fastest;
+    of_fastest.gain = gain;
+    of_fastest.interval = {low, high};
+    return nothing_to_gain_text(of_fastest);
+  };
+  CHECK(text(0, 0, 0) == "Nothing to gain here");
+  CHECK(text(-0.01, -0.02, 0.01) == "Nothing to gain here");
+  CHECK(text(0.0002, 0.0001, 0.0003) == "Nothing to gain here");
+  CHECK(text(0.003, 0.002, 0.006) == "Nothing to gain here, at most 0.6 %");
+  CHECK(text(0.006, 0.006, 0.006) == "Nothing to gain here, at most 0.6 %");
+  CHECK(text(0.03, -0.02, 0.084) == "Nothing certain to gain here, at most 8.4 %");
+}
+
 TEST_CASE("policies that nobody could tell apart are no choice that gains anything") {
   const std::vector<Prediction> flat = {
       prediction("a", {10, 12}), prediction("b", {10.06, 12}), prediction("c", {10.03, 12})};

@@ -330,7 +330,8 @@ TEST_CASE("tune: the scenario's own setting is kept where nothing is faster for 
                         tuned_axes({"ddp.gradient_as_bucket_view=false", "ddp.zero_stage=0,1"}));
   TuneResult result = tuned(scenario, space, {});
   CHECK_FALSE(is_better(result));
-  CHECK(tune_headline(space, result).starts_with("Keep packed as the scenario has it: "));
+  CHECK(tune_headline(space, result)
+            .starts_with("Nothing to gain here: keep packed as the scenario has it ("));
   CHECK(tune_headline(space, result).ends_with("; no setting of this space is faster."));
   CHECK(tune_json(scenario, space, result)["is_better"] == false);
 
@@ -338,7 +339,13 @@ TEST_CASE("tune: the scenario's own setting is kept where nothing is faster for 
   const TuneSpace shorter(scenario, tuned_axes({"times.forward=11.8 ms"}));
   result = tuned(scenario, shorter, {});
   CHECK_FALSE(is_better(result));
-  CHECK(tune_headline(shorter, result).find("gains less than 1 %") != std::string::npos);
+  CAPTURE(tune_headline(shorter, result));
+  CHECK(tune_headline(shorter, result).starts_with("Nothing to gain here, at most 0."));
+  CHECK(tune_headline(shorter, result).find(" %: keep packed as the scenario has it (") !=
+        std::string::npos);
+  CHECK(tune_headline(shorter, result).ends_with(". The fastest setting is packed."));
+  // What is kept is what the command runs.
+  CHECK(tune_text(scenario, shorter, result).ends_with("--policy packed\n"));
   const TuneSpace fast(scenario, tuned_axes({"times.forward=6 ms"}));
   result = tuned(scenario, fast, {});
   CHECK(is_better(result));
@@ -352,6 +359,53 @@ TEST_CASE("tune: the scenario's own setting is kept where nothing is faster for 
   CHECK(is_better(result));
   CHECK(tune_headline(halved, result).starts_with("Use packed"));
   CHECK(tune_headline(halved, result).ends_with(", which is outside the limits."));
+}
+
+TEST_CASE("tune: a change that gains nothing of its own is not recommended") {
+  // Views of the buckets save 0.4 % of the step, and the bucket's size 0.1 %: the size of the batch
+  // is what gains.
+  const Scenario scenario = tuned_scenario("two_nodes", {"scenario.steps=8"});
+  const TuneSpace space(scenario, {});
+  const TuneResult result = tuned(scenario, space, {});
+  REQUIRE(result.simplified);
+  const TunedPoint& first = result.finalists[0];
+  const TunedPoint& fastest = result.finalists[1];
+  CHECK(space.settings(first.choice).size() < space.settings(fastest.choice).size());
+  CHECK(fastest.price.useful_tokens_per_s() == result.all.front().price.useful_tokens_per_s());
+  CHECK(fastest.price.useful_tokens_per_s() > first.price.useful_tokens_per_s());
+  CHECK(gain_over(fastest.drawn.useful_tokens_per_s(), first.drawn.useful_tokens_per_s()) <
+        kSmallestGain);
+  CHECK(best_reference(result)->gain.is_certain());
+  CHECK(fastest.gain.gain < 0);
+  CHECK(result.certificate >=
+        gain_over(fastest.price.useful_tokens_per_s(), first.price.useful_tokens_per_s()));
+  // Each change that is left gains by itself.
+  for (const TuneChoice& simpler : space.simpler(first.choice)) {
+    const auto priced = std::ranges::find(result.all, space.number(simpler), &TunedPoint::number);
+    const bool as_fast = priced != result.all.end() &&
+                         gain_over(fastest.price.useful_tokens_per_s(),
+                                   priced->price.useful_tokens_per_s()) < kSmallestGain;
+    CHECK_FALSE(as_fast);
+  }
+  const std::string headline = tune_headline(space, result);
+  CHECK(headline.starts_with("Use token_budget: "));
+  CHECK(headline.find("bucket_cap") == std::string::npos);
+  CHECK(headline.find(" What else it could change gains ") != std::string::npos);
+  const Json json = tune_json(scenario, space, result);
+  CHECK(json["changes_less"] == true);
+  CHECK(json["finalists"][0]["remark"] == "changes less");
+  CHECK(json["finalists"][1]["remark"] == "fastest");
+}
+
+TEST_CASE("tune: a choice and its number are one") {
+  const Scenario scenario = tuned_scenario("token_skew", {});
+  const TuneSpace space(scenario, {});
+  for (std::size_t number = 0; number < space.size(); number += 97) {
+    CHECK(space.number(space.choice(number)) == number);
+  }
+  CHECK(space.simpler(space.choice(0)).empty());
+  const TuneSpace listed(scenario, tuned_axes({"ddp.bucket_cap=1MiB,4MiB"}));
+  CHECK(listed.simpler(listed.choice(1)).empty());  // It does not say what the scenario has.
 }
 
 TEST_CASE("tune: a default space leaves alone what the scenario has, stated or not") {

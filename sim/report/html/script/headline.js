@@ -108,7 +108,7 @@ function tuneFigures(result) {
   }
   const price = best.with_noise;
   const own = result.own && result.references.find((one) => one.policy === result.own.policy);
-  return [["fastest", shortName(best.policy, 28)],
+  return [[result.changes_less ? "as fast with fewer changes" : "fastest", shortName(best.policy, 28)],
     ["useful tokens/s", count(price.useful_tokens_per_s)],
     ...(own ? [[`over ${shortName(own.policy, 20)} as it is`,
       signedPercent(price.useful_tokens_per_s / own.useful_tokens_per_s - 1)]] : []),

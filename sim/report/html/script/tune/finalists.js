@@ -6,7 +6,7 @@ function drawFinalists(page) {
     strong: i === 0,
     finalist,
     price: finalist.with_noise,
-    remark: i === 0 ? "fastest" : finalist.too_close_to_tell ? "too close to tell" : "slower",
+    remark: finalist.remark,
   }));
   if (page.kind !== "tune" || rows.length === 0) {
     return;
@@ -73,7 +73,7 @@ function finalistsTable(card, rows) {
     {name: "90 % interval", value: (row) => row.price.interval90_ms
       ? row.price.interval90_ms.map((end) => end.toFixed(3)).join(" – ") : "–"},
     {name: "useful tokens/s", value: (row) => count(row.price.useful_tokens_per_s)},
-    {name: "the best is faster in", value: (row) => row.strong || !row.price.interval90_ms ? ""
+    {name: "the first is faster in", value: (row) => row.strong || !row.price.interval90_ms ? ""
       : percent(row.finalist.best_is_faster_share, 0) + " of draws"},
     {name: "samples a step", value: (row) => row.finalist.samples_per_step.toFixed(1)},
     {name: "memory", value: (row) => memoryText(row.price.peak_memory_mib)},

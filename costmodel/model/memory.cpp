@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/model/op_flops.h"
 #include "costmodel/model/transformer_layout.h"
 
 namespace stepsim {
@@ -166,8 +170,15 @@ Bytes shard(std::int64_t elements, double each, int ranks) {
 /// the gradient is the only copy, which gives (4 + 4) T V; fp64 takes twice that. Of a Llama, whose
 /// loss casts the logits first, an H100 held 12 T V in 16 bit: log-probabilities, their gradient
 /// and that of the logits in fp32.
-double logits_bytes(const TransformerConfig& config, bool gated_in_eager, double logits) {
+double logits_bytes(const TransformerConfig& config,
+                    bool gated_in_eager,
+                    bool in_own_dtype,
+                    double logits) {
   const auto size = static_cast<double>(element_size(config.dtype));
+  if (in_own_dtype && size < 4) {
+    constexpr double kCopies = 4;  // Logits, log-probabilities, and the gradients of both.
+    return logits * kCopies * size;
+  }
   const double in_16_bit = gated_in_eager ? 12 : 10;
   return logits * (size < 4 ? in_16_bit : 2 * size);
 }
@@ -182,6 +193,17 @@ LayerStack only_stack(const TransformerConfig& config) {
           config.family == ModelFamily::Llama,
           0,
           config.hidden};
+}
+
+/// Returns the bytes of an op's output in the dtype of compute. Fused attention also keeps a sum of
+/// 4 bytes for each head.
+double output_bytes(const Op& op, const BatchShape& batch) {
+  const auto size = static_cast<double>(element_size(op.dtype));
+  const double rows = rows_of(op, batch);
+  if (op.op_class == OpClass::Attention) {
+    return rows * static_cast<double>(op.heads) * (static_cast<double>(op.head_dim) * size + 4);
+  }
+  return rows * static_cast<double>(op.n) * size;
 }
 
 Bytes whole(double bytes) {
@@ -233,9 +255,11 @@ Bytes largest_layer(const TransformerConfig& config) {
 
 PeakMemory::PeakMemory(TransformerConfig config, const MemoryOptions& options)
     : config_(std::move(config)),
-      checkpointing_(options.activation_checkpointing),
+      checkpointing_(options.checkpointing),
+      loss_in_own_dtype_(options.loss_in_own_dtype),
       moments_(options.moments) {
   read_layers();
+  read_kept_ops();
   const std::vector<Parameter> tensors = parameters(config_);
   std::int64_t elements = 0;
   Bytes of_other_types;  // What tensors of other types take beside those of the model's.
@@ -285,9 +309,44 @@ void PeakMemory::read_layers() {
   logit_columns_ = loss.n;
 }
 
+void PeakMemory::read_kept_ops() {
+  std::int64_t index = 0;
+  for (const LayerStack& stack : stacks_) {
+    std::int64_t& checkpointed = checkpointed_.emplace_back(0);
+    for (std::int64_t layer = 0; layer < stack.layers; ++layer) {
+      checkpointed += checkpointing_.checkpoints(index++) ? 1 : 0;
+    }
+  }
+  if (checkpointing_.kind != CheckpointKind::Ops) {
+    return;
+  }
+  std::map<std::string, std::vector<Op>, std::less<>> layers;
+  for (const Op& op : step_ops(config_).forward) {
+    if (const std::string_view layer = layer_of(op, config_.family); !layer.empty()) {
+      layers[std::string(layer)].push_back(op);
+    }
+  }
+  for (const auto& [name, layer] : layers) {
+    for (Op op : kept_ops(checkpointing_, layer)) {
+      op.name.clear();
+      const auto known = std::ranges::find(kept_, op, &std::pair<Op, double>::first);
+      if (known == kept_.end()) {
+        kept_.emplace_back(op, 1);
+      } else {
+        ++known->second;
+      }
+    }
+  }
+}
+
 MemoryUse PeakMemory::at(const BatchShape& batch) const {
   if (moments_.empty()) {
-    return with_batch(constant_, batch, 1, true);
+    const MemoryUse at_loss = with_batch(constant_, batch, 1, 1);
+    if (checkpointing_.kind == CheckpointKind::None) {
+      return at_loss;
+    }
+    const MemoryUse again = with_batch(constant_, batch, 1, 0);
+    return again.total() > at_loss.total() ? again : at_loss;
   }
   MemoryUse most;
   for (const MemoryMoment& moment : moments_) {
@@ -305,30 +364,39 @@ MemoryUse PeakMemory::at(const BatchShape& batch) const {
 MemoryUse PeakMemory::with_batch(MemoryUse use,
                                  const BatchShape& batch,
                                  double share,
-                                 bool loss) const {
+                                 double loss) const {
   if (!states_activations(config_)) {
     return use;
   }
   double kept = 0;
-  double largest = 0;
-  for (const LayerStack& stack : stacks_) {
+  double again = 0;  // What the layer has that is being computed again, beside what it kept.
+  double of_ops = 0;
+  for (const auto& [op, count] : kept_) {
+    of_ops += count * output_bytes(op, batch);
+  }
+  kept += share * of_ops;
+  for (std::size_t i = 0; i < stacks_.size(); ++i) {
+    const LayerStack& stack = stacks_[i];
     const double layer = layer_bytes(config_, stack, batch);
-    // Full checkpointing keeps the input of each layer, and one layer in full while it is
-    // recomputed.
     const double input = tokens_of(config_, stack, batch) * static_cast<double>(stack.hidden) *
                          (autocast(config_) ? 4 : static_cast<double>(element_size(config_.dtype)));
-    kept += static_cast<double>(stack.layers) * share * (checkpointing_ ? input : layer);
-    largest = std::max(largest, layer);
+    const auto checkpointed = static_cast<double>(checkpointed_[i]);
+    kept +=
+        share * (checkpointed * input + (static_cast<double>(stack.layers) - checkpointed) * layer);
+    again = std::max(again, checkpointed > 0 ? layer : 0);
+  }
+  if (!kept_.empty()) {
+    const auto layers = static_cast<double>(sum_of(checkpointed_, std::identity()));
+    again = std::max(0.0, again - of_ops / layers);
   }
   const LayerStack& last = stacks_.back();
-  use.activations =
-      whole(kept + (checkpointing_ ? largest : 0) + outside_bytes(config_, last, batch));
+  use.activations = whole(kept + (loss > 0 ? 0 : again) + outside_bytes(config_, last, batch));
   const double rows = logit_rows_ == RowUnit::Samples ? static_cast<double>(batch.samples)
                                                       : tokens_of(config_, batch);
-  use.logits =
-      loss ? whole(logits_bytes(
-                 config_, eager_llama(config_, last), rows * static_cast<double>(logit_columns_)))
-           : Bytes(0);
+  use.logits = whole(loss * logits_bytes(config_,
+                                         eager_llama(config_, last),
+                                         loss_in_own_dtype_,
+                                         rows * static_cast<double>(logit_columns_)));
   return use;
 }
 

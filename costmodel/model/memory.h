@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "costmodel/architecture/described_model.h"
 #include "costmodel/base/units.h"
 #include "costmodel/model/batch_shape.h"
+#include "costmodel/model/checkpointing.h"
 #include "costmodel/model/transformer.h"
 
 namespace stepsim {
@@ -18,7 +20,9 @@ struct MemoryMoment {
   Bytes buckets;  ///< Buffers of reductions.
   Bytes gathered;
   double layers = 1;  ///< Share of the layers whose activations are there.
-  bool loss = true;   ///< The logits are there.
+  /// Share of what the loss has of the logits: 1 in its backward; half of it before and behind,
+  /// logits and log-probabilities, then logits and their gradient; 0 while no logits are there.
+  double loss = 1;
 };
 
 /// The choices of a training job that decide what it keeps in device memory.
@@ -27,7 +31,8 @@ struct MemoryOptions {
   double optimizer_bytes_per_parameter = 8;  ///< 8 is AdamW in fp32, which keeps two moments.
   bool optimizer_on_host = false;            ///< True: it takes none of the device.
   double master_bytes_per_parameter = 0;     ///< 4 with fp32 master weights (mixed precision).
-  bool activation_checkpointing = false;
+  Checkpointing checkpointing;
+  bool loss_in_own_dtype = false;  ///< The loss takes logits in the dtype of compute.
   // The ranks that each is spread over; 1: every rank has all of it.
   int optimizer_shards = 1;  ///< Optimizer state and master weights.
   int gradient_shards = 1;
@@ -103,10 +108,14 @@ struct MemoryUse {
 ///   ffn / h).
 /// - Of a config.json's model each kind of layer counts by its own sizes: those with a gate as a
 ///   Llama's, the others as BERT's; experts by those that a token passes.
-/// - With checkpointing each layer keeps its input, and one layer is kept in full.
+/// - A checkpointed layer keeps its input, of CheckpointKind::Ops also the output of each kept op
+///   in the dtype of compute (2 h of the products of a Llama and so on, and 4 bytes for a head of
+///   fused attention). One such layer is there in full while it is computed again; by then the
+///   logits are gone, so that the peak is the larger of the two moments.
 /// - Of models that do not say what they keep (states_activations()) none count.
 /// The logits of a language model with vocabulary V take 10 T V in 16 bit and under autocast, those
-/// of a Llama in eager PyTorch 12 T V, and 8 T V in fp32.
+/// of a Llama in eager PyTorch 12 T V, and 8 T V in fp32 or where the loss takes them in 16 bit:
+/// logits, log-probabilities, and the gradients of both.
 ///
 /// Where the options have moments, the peak is that of the worst one: with its shards and buffers,
 /// and its share of the layers' activations.
@@ -119,17 +128,23 @@ class PeakMemory {
 
  private:
   void read_layers();
-  /// With activations of a share of the layers, and those of the `loss` or without.
+  void read_kept_ops();
+  /// With activations of a share of the layers, and the share of the `loss`, or where that is 0
+  /// those of a layer that is computed again.
   [[nodiscard]] MemoryUse with_batch(MemoryUse use,
                                      const BatchShape& batch,
                                      double share,
-                                     bool loss) const;
+                                     double loss) const;
 
   TransformerConfig config_;
-  std::vector<LayerStack> stacks_;  ///< All layers, by kind.
+  std::vector<LayerStack> stacks_;          ///< All layers, by kind.
+  std::vector<std::int64_t> checkpointed_;  ///< [stack] layers that compute something again.
+  std::vector<std::pair<Op, double>>
+      kept_;  ///< Ops whose outputs are kept, and how many are alike.
   RowUnit logit_rows_ = RowUnit::Tokens;
   std::int64_t logit_columns_ = 0;
-  bool checkpointing_ = false;
+  Checkpointing checkpointing_;
+  bool loss_in_own_dtype_ = false;
   std::vector<MemoryMoment> moments_;
   MemoryUse constant_;  ///< Everything but activations and logits.
   Bytes frozen_;        ///< Of parameters without gradients, and what other types take more.

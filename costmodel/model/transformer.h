@@ -139,12 +139,6 @@ struct StepOps {
 /// Returns the elements of the parameters that have gradients.
 [[nodiscard]] std::int64_t parameter_count(const TransformerConfig& config);
 [[nodiscard]] StepOps step_ops(const TransformerConfig& config);
-/// Returns the ops of a step that checkpoints each layer's activations: all forward ops of a layer
-/// run once more, as ops of the forward pass, right before the layer's backward. This is
-/// torch.utils.checkpoint(use_reentrant=True) around each layer. Without re-entrance the newest
-/// PyTorch stops the recomputation at the last tensor that the backward needs, which saves the last
-/// Gemm of the layer; that saving is not modelled.
-[[nodiscard]] StepOps checkpointed_step_ops(const TransformerConfig& config);
 
 /// Returns parameter indices in the order in which `step_ops(config).backward` completes their
 /// gradients.

@@ -236,27 +236,6 @@ std::string_view layer_of(const Op& op, ModelFamily family) {
                                                                         : name.substr(0, dot);
 }
 
-StepOps checkpointed_step_ops(const TransformerConfig& config) {
-  StepOps ops = step_ops(config);
-  std::map<std::string_view, std::vector<Op>> forward_of;
-  for (const Op& op : ops.forward) {
-    if (const std::string_view layer = layer_of(op, config.family); !layer.empty()) {
-      forward_of[layer].push_back(op);
-    }
-  }
-  std::vector<Op> backward;
-  for (Op& op : ops.backward) {
-    if (const auto layer = forward_of.find(layer_of(op, config.family));
-        layer != forward_of.end()) {
-      backward.insert(backward.end(), layer->second.begin(), layer->second.end());
-      forward_of.erase(layer);
-    }
-    backward.push_back(std::move(op));
-  }
-  ops.backward = std::move(backward);
-  return ops;
-}
-
 std::vector<int> ready_order(const TransformerConfig& config) {
   std::vector<int> order;
   for (const auto& op : step_ops(config).backward) {

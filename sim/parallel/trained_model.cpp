@@ -1,5 +1,6 @@
 #include "sim/parallel/trained_model.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace stepsim {
@@ -35,6 +36,9 @@ TrainedModel trained_model(const TransformerConfig& config,
   for (const Op& op : ops.forward) {
     model.labels.push_back(op.name);
   }
+  const auto of_loss = [](const Op& op) { return op.op_class == OpClass::CrossEntropy; };
+  model.loss_ops =
+      static_cast<int>(std::ranges::find_if_not(ops.backward, of_loss) - ops.backward.begin());
   for (const Op& op : ops.backward) {
     model.completes.push_back(op.completes);
     model.labels.push_back(op.name + (op.pass == Pass::Forward ? " recomputed" : " backward"));

@@ -16,11 +16,12 @@ struct TrainedModel {
   std::vector<std::vector<std::int64_t>> shapes;  ///< [parameter] its sizes.
   std::vector<std::vector<int>> completes;        ///< [backward op] gradients it completes.
   // What is gathered together where parameters are sharded.
-  std::vector<int> forward_unit;           ///< [forward op] its unit.
-  std::vector<int> backward_unit;          ///< [backward op] likewise.
-  std::vector<std::vector<int>> units;     ///< [unit] parameters; unit 0 is the root.
-  std::vector<int> unit_parent;            ///< [unit] the unit around it; empty: all in the root.
-  std::vector<std::string> unit_names;     ///< [unit] its name; the root's is "root".
+  std::vector<int> forward_unit;        ///< [forward op] its unit.
+  std::vector<int> backward_unit;       ///< [backward op] likewise.
+  std::vector<std::vector<int>> units;  ///< [unit] parameters; unit 0 is the root.
+  std::vector<int> unit_parent;         ///< [unit] the unit around it; empty: all in the root.
+  std::vector<std::string> unit_names;  ///< [unit] its name; the root's is "root".
+  int loss_ops = 0;  ///< The first ops of the backward, which are outside the root: the loss.
   std::int64_t element_bytes = 4;          ///< Bytes of one element of a parameter.
   std::vector<std::int64_t> buffer_bytes;  ///< [dtype] bytes of the buffers of that dtype.
   std::vector<std::string> labels;         ///< Names of the ops, for traces.

@@ -171,7 +171,8 @@ StepTimeSummary step_times_without_noise(const std::vector<double>& times) {
 MemoryOptions memory_options(const Scenario& scenario) {
   MemoryOptions memory = scenario.parallel->memory(parallel_job(scenario));
   memory.optimizer_bytes_per_parameter = scenario.optimizer_bytes_per_parameter;
-  memory.activation_checkpointing = scenario.activation_checkpointing;
+  memory.checkpointing = scenario.checkpointing;
+  memory.loss_in_own_dtype = scenario.loss_in_own_dtype;
   return memory;
 }
 

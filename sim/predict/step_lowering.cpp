@@ -56,8 +56,7 @@ Bound bound_by(const Op& op) {
 }  // namespace
 
 StepOps step_ops(const Scenario& scenario) {
-  return scenario.activation_checkpointing ? checkpointed_step_ops(scenario.model)
-                                           : step_ops(scenario.model);
+  return checkpointed_step_ops(scenario.model, scenario.checkpointing);
 }
 
 double CostFactors::of_collective(double bytes) const {

@@ -167,6 +167,28 @@ std::vector<std::pair<std::string, std::vector<std::int64_t>>> names_and_shapes(
   return list;
 }
 
+/// "true" and "false" without quotes, or a text.
+Checkpointing read_checkpointing(const TomlReader& table) {
+  Checkpointing checkpointing;
+  if (table.has("checkpointing")) {
+    checkpointing.kind =
+        table.value("checkpointing").kind == TomlValue::Kind::Text
+            ? table.parsed("checkpointing",
+                           [](const std::string& name) { return parse_checkpoint_kind(name); })
+        : table.boolean_or("checkpointing", false) ? CheckpointKind::Full
+                                                   : CheckpointKind::None;
+  }
+  const std::int64_t least = checkpointing.kind == CheckpointKind::Layers ? 1 : 0;
+  checkpointing.every = table.integer_or("checkpoint_every", checkpointing.every, least);
+  return checkpointing;
+}
+
+/// Whether the loss takes the logits as they are.
+bool read_loss_dtype(const TomlReader& table) {
+  const std::array<std::string, 2> names = {"f32", "own"};
+  return table.has("loss_dtype") && read_choice(table, "loss_dtype", "f32", names) == "own";
+}
+
 /// Where the profile was recorded from this very model, as whole steps, that one: it has the times.
 TransformerConfig as_recorded(const TomlReader& table,
                               const Scenario& scenario,
@@ -180,7 +202,13 @@ TransformerConfig as_recorded(const TomlReader& table,
     return model;
   }
   refuse_keys(table,
-              std::array{"dtype", "parameter_dtype", "attention", "kernels", "checkpointing"},
+              std::array{"dtype",
+                         "parameter_dtype",
+                         "attention",
+                         "kernels",
+                         "checkpointing",
+                         "checkpoint_every",
+                         "loss_dtype"},
               "the profile was recorded from this model, which has its own");
   return profile.recorded->model;
 }
@@ -305,7 +333,8 @@ std::vector<Key> model_keys() {
                 "in place of `preset` and `kind`: a `config.json` of transformers, whose "
                 "`model_type` is one that `stepsim models` lists; relative to this file. All sizes "
                 "are its own; `name`, `dtype`, `parameter_dtype`, `attention`, `kernels`, "
-                "`checkpointing`, `buffers` and `varlen` may stand beside it; a profile of whole "
+                "`checkpointing`, `checkpoint_every`, `loss_dtype`, `buffers` and `varlen` may "
+                "stand beside it; a profile of whole "
                 "steps of this model has its times",
                 ""),
       described("architecture",
@@ -331,9 +360,21 @@ std::vector<Key> model_keys() {
                 "without `torch.compile`, or `fused`, the fewest kernels",
                 "`torch_eager`"),
       described("checkpointing",
-                "keep each layer's input alone and compute its forward once more in the backward: "
-                "less memory, longer steps",
+                "what a layer keeps for the backward, which computes the rest once more: less "
+                "memory, longer steps. `false`: all; `true` or `\"full\"`: its input alone; "
+                "`\"layers\"`: every n-th layer its input alone; `\"ops\"`: its input, fused "
+                "attention and all products of matrices but every n-th, which is PyTorch's "
+                "selective checkpointing by torchtitan's policy, see below",
                 "false"),
+      described(
+          "checkpoint_every",
+          "the n of `checkpointing = \"layers\"` and `\"ops\"`; 0 with `\"ops\"`: all products are "
+          "kept",
+          "2"),
+      described("loss_dtype",
+                "of the logits that the loss takes, for memory alone: `f32`, to which they are "
+                "cast first, or `\"own\"`, that of compute",
+                "`f32`"),
       described("buffers",
                 "elements of the model's buffers by dtype, `{ f32 = 53120, i64 = 53 }`: what "
                 "`ddp.broadcast_buffers` sends",
@@ -409,7 +450,8 @@ void read_model(const TomlReader& root, Scenario& scenario) {
   }
   check_model(table, model);
   scenario.varlen = read_varlen(table, {});
-  scenario.activation_checkpointing = table.boolean_or("checkpointing", false);
+  scenario.checkpointing = read_checkpointing(table);
+  scenario.loss_in_own_dtype = read_loss_dtype(table);
   scenario.model = model;
 }
 

@@ -142,7 +142,9 @@ struct Scenario {
   std::vector<std::int64_t> buffer_bytes;  ///< [dtype] bytes of the model's buffers.
   OptimizerKind optimizer = OptimizerKind::AdamW;
   double optimizer_bytes_per_parameter = 8;
-  bool activation_checkpointing = false;
+  Checkpointing checkpointing;
+  /// The loss takes logits in the dtype of compute, and does not cast them to fp32 first.
+  bool loss_in_own_dtype = false;
 
   std::int64_t samples = 0;  ///< 0: all samples of the length file or histogram.
   LengthSource lengths;

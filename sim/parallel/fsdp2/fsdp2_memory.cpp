@@ -173,6 +173,10 @@ void MemoryWalk::backward() {
   sequence_.backward(switches_);
   const std::vector<ShardEvent> events = sequence_.events();
   sequence_.clear_events();
+  // The loss is outside the root, whose hook waits for the gradient of its output.
+  while (op_ < at(model_.loss_ops)) {
+    run_backward_op();
+  }
   for (std::size_t i = 0; i < events.size(); ++i) {
     const ShardEvent& event = events[i];
     if (event.act == ShardAct::PreBackward && event.unit != 0) {

@@ -48,15 +48,18 @@ class LayersKept {
     if (held.backward) {
       const std::size_t done = at(held.ops) - (held.act || held.ops == 0 ? 0 : 1);
       moment.layers = static_cast<double>(left_[done]) / layers_;
-      moment.loss = done < first_of_layers_;
+      moment.loss = done == 0 ? 1 : done < first_of_layers_ ? kBesideBackward : 0;
     } else {
       const int entered = held.ops == 0 ? 0 : entered_[at(held.ops) - 1];
       moment.layers = static_cast<double>(entered) / layers_;
-      moment.loss = entered == layers_ && held.ops > 0 && outside_[at(held.ops) - 1];
+      const bool has_logits = entered == layers_ && held.ops > 0 && outside_[at(held.ops) - 1];
+      moment.loss = has_logits ? kBesideBackward : 0;
     }
   }
 
  private:
+  static constexpr double kBesideBackward = 0.5;  // See MemoryMoment::loss.
+
   int layers_ = 0;
   std::vector<int> entered_;   ///< [forward op] layers of it and of those before.
   std::vector<bool> outside_;  ///< [forward op] it is in no layer.
@@ -142,7 +145,7 @@ std::vector<MemoryMoment> peak_moments(const TransformerConfig& config,
                                        const StepOps& ops,
                                        std::span<const HeldMoment> moments) {
   const LayersKept kept(config, ops);
-  std::map<std::pair<bool, double>, MemoryMoment> most;  // Of the loss and the layers.
+  std::map<std::pair<double, double>, MemoryMoment> most;  // Of the loss and the layers.
   for (const HeldMoment& held : moments) {
     MemoryMoment moment = summed(held.held);
     kept.add_to(moment, held);

@@ -126,16 +126,15 @@ TuneSpace::TuneSpace(const Scenario& scenario, const std::vector<SweepAxis>& ove
 }
 
 void TuneSpace::add_default_axes(const Scenario& scenario) {
-  const auto own_first = [](bool own) {
-    return own ? std::vector<std::string>{"true", "false"}
-               : std::vector<std::string>{"false", "true"};
-  };
   const auto share = [&](SweepAxis axis) {
     const bool reduces = is_only_reducing(axis.key);
     shared_.push_back({std::move(axis), reduces});
   };
   if (scenario_profile(scenario).memory_capacity.value() > 0) {
-    share(axis_of("model.checkpointing", own_first(scenario.activation_checkpointing)));
+    const CheckpointKind own = scenario.checkpointing.kind;
+    share(axis_of(
+        "model.checkpointing",
+        {own == CheckpointKind::Full ? "true" : std::string(name_of(own)), "false", "true"}));
   }
   share(axis_of("ddp.accumulation_steps",
                 {std::to_string(scenario.ddp.accumulation_steps), "1", "2", "4"}));

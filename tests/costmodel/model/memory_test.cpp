@@ -136,10 +136,65 @@ TEST_CASE("with checkpointing the layers keep their inputs and one layer is ther
   auto config = half_precision("gpt2-small");
   MemoryOptions options;
   const auto all = peak_memory(config, kMemoryBatch, options).activations;
-  options.activation_checkpointing = true;
+  options.checkpointing.kind = CheckpointKind::Full;
   const auto kept = peak_memory(config, kMemoryBatch, options).activations;
   const std::int64_t layer = layer_bytes(config, kMemoryBatch);
-  CHECK((all - kept).value() == 11 * layer - kTokens * 12 * 2 * 768);
+  // By the time that a layer is computed again the logits are gone; here they are the larger part.
+  CHECK((all - kept).value() == 12 * layer - kTokens * 12 * 2 * 768);
+  config.vocab = 1000;
+  const MemoryUse few = peak_memory(config, kMemoryBatch, options);
+  CHECK(few.logits == Bytes(0));
+  CHECK((all - few.activations).value() == 11 * layer - kTokens * 12 * 2 * 768);
+}
+
+TEST_CASE("every n-th layer is checkpointed, and the others keep all") {
+  auto config = half_precision("gpt2-small");
+  config.vocab = 100000;  // The logits are the peak, whatever a layer takes.
+  const std::int64_t layer = layer_bytes(config, kMemoryBatch);
+  const auto kept = [&](std::int64_t every) {
+    MemoryOptions options;
+    options.checkpointing = {CheckpointKind::Layers, every};
+    return peak_memory(config, kMemoryBatch, options).activations.value();
+  };
+  const std::int64_t all = peak_memory(config, kMemoryBatch, {}).activations.value();
+  const std::int64_t saved = layer - kTokens * 2 * 768;
+  CHECK(all - kept(1) == 12 * saved);
+  CHECK(all - kept(2) == 6 * saved);
+  CHECK(all - kept(5) == 2 * saved);
+  CHECK(all - kept(13) == 0);
+}
+
+TEST_CASE("selective checkpointing keeps attention and every other product of matrices") {
+  // A Llama 8B of torchtitan, 16 bit: of a layer's seven products the first, third, fifth and
+  // seventh, which are q, v, gate and down; input, q, attention and down have 4096 columns.
+  auto config = half_precision("llama3-8b");
+  config.attention = AttentionKind::Flash;
+  const auto kept = [&](CheckpointKind kind, std::int64_t every) {
+    MemoryOptions options;
+    options.checkpointing = {kind, every};
+    return peak_memory(config, kMemoryBatch, options).activations.value();
+  };
+  const std::int64_t input_alone = kept(CheckpointKind::Full, 2);
+  constexpr std::int64_t kSums = 4 * 32;  // Of attention's heads.
+  const std::int64_t alternately = 2 * (4096 + 1024 + 14336 + 4096) + 2 * 4096 + kSums;
+  const std::int64_t again = 2 * (1024 + 4096 + 14336);
+  CHECK(kept(CheckpointKind::Ops, 2) - input_alone == 32 * kTokens * alternately);
+  CHECK(kept(CheckpointKind::Ops, 0) - input_alone == 32 * kTokens * (alternately + again));
+  // Attention that builds its scores is computed again.
+  config.attention = AttentionKind::Dense;
+  CHECK(kept(CheckpointKind::Ops, 2) - input_alone ==
+        32 * kTokens * (alternately - 2 * 4096 - kSums));
+}
+
+TEST_CASE("a loss that takes logits in 16 bit holds four copies of them") {
+  MemoryOptions options;
+  options.loss_in_own_dtype = true;
+  CHECK(peak_memory(half_precision("llama3-8b"), kMemoryBatch, options).logits ==
+        Bytes(8 * kTokens * 128256));
+  CHECK(peak_memory(half_precision("llama3-8b"), kMemoryBatch, {}).logits ==
+        Bytes(12 * kTokens * 128256));
+  CHECK(peak_memory(model_preset("gpt2-small"), kMemoryBatch, options).logits ==
+        Bytes(8 * kTokens * 50257));
 }
 
 TEST_CASE("logits take 10 T V in 16 bit and 8 T V in fp32, classes next to nothing") {
@@ -303,7 +358,7 @@ TEST_CASE("many batches of one job use what each of them would alone") {
   const auto config = autocast_of("gpt2-small");
   MemoryOptions options = sharded(2, 4, 8);
   options.fixed = Bytes(1000);
-  options.activation_checkpointing = true;
+  options.checkpointing.kind = CheckpointKind::Full;
   const PeakMemory peak(config, options);
   for (const std::int64_t samples : {4, 1, 9}) {
     const BatchShape batch{samples, 128, samples * 100, 0};

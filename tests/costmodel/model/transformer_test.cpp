@@ -10,6 +10,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/json_file.h"
+#include "costmodel/model/checkpointing.h"
 #include "costmodel/model/memory.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/model/op_flops.h"
@@ -149,7 +150,7 @@ TEST_CASE("a config.json describes what kinds of models are, op by op") {
     const BatchShape batch = batch_shape(std::vector<std::int64_t>{300, 512, 40});
     const auto bytes = [&](const TransformerConfig& model, bool checkpointing) {
       MemoryOptions options;
-      options.activation_checkpointing = checkpointing;
+      options.checkpointing.kind = checkpointing ? CheckpointKind::Full : CheckpointKind::None;
       return PeakMemory(model, options).at(batch).total();
     };
     CHECK(bytes(config, false) == bytes(kind, false));
@@ -227,7 +228,7 @@ TEST_CASE("a checkpointed layer computes its forward again right before its back
     TransformerConfig config = shortened(name);
     config.layers = 2;
     const StepOps plain = step_ops(config);
-    const StepOps ops = checkpointed_step_ops(config);
+    const StepOps ops = checkpointed_step_ops(config, {CheckpointKind::Full});
     CHECK(ops.forward == plain.forward);
     std::vector<Op> backward;
     std::vector<Op> again;
@@ -250,6 +251,70 @@ TEST_CASE("a checkpointed layer computes its forward again right before its back
     }
     CHECK(again == layers);
   }
+}
+
+TEST_CASE("selective checkpointing computes again what it does not keep") {
+  TransformerConfig config = shortened("llama3-8b");
+  config.layers = 4;
+  config.attention = AttentionKind::Flash;
+  const auto again = [&](const Checkpointing& checkpointing) {
+    std::vector<std::string> names;
+    for (const Op& op : checkpointed_step_ops(config, checkpointing).backward) {
+      if (op.pass == Pass::Forward) {
+        names.push_back(op.name);
+      }
+    }
+    return names;
+  };
+  const auto of_layer = [](const std::vector<std::string>& names, const std::string& layer) {
+    std::vector<std::string> own;
+    for (const std::string& name : names) {
+      if (name.starts_with(layer + ".")) {
+        own.push_back(name.substr(layer.size() + 1));
+      }
+    }
+    return own;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(again({CheckpointKind::None}).empty());
+  // Of q, k, v, attention_output, mlp_gate, mlp_up and mlp_down the second, fourth and sixth.
+  const Names ops = again({CheckpointKind::Ops, 2});
+  for (const std::string layer : {"layer0", "layer3"}) {
+    CHECK(of_layer(ops, layer) == Names{"attention_norm",
+                                        "k",
+                                        "rotary",
+                                        "attention_output",
+                                        "attention_residual",
+                                        "mlp_norm",
+                                        "mlp_up",
+                                        "activation",
+                                        "mlp_residual"});
+  }
+  CHECK(of_layer(again({CheckpointKind::Ops, 3}), "layer1") == Names{"attention_norm",
+                                                                     "v",
+                                                                     "rotary",
+                                                                     "attention_residual",
+                                                                     "mlp_norm",
+                                                                     "mlp_up",
+                                                                     "activation",
+                                                                     "mlp_residual"});
+  const Names products = again({CheckpointKind::Ops, 0});
+  CHECK(std::ranges::find(products, "layer0.mlp_up") == products.end());
+  CHECK(std::ranges::find(products, "layer0.activation") != products.end());
+  // Every other layer in full: the second and the fourth.
+  const Names layers = again({CheckpointKind::Layers, 2});
+  CHECK(of_layer(layers, "layer0").empty());
+  CHECK(of_layer(layers, "layer1") == of_layer(again({CheckpointKind::Full}), "layer1"));
+  CHECK(of_layer(layers, "layer2").empty());
+  CHECK(of_layer(layers, "layer3").size() == of_layer(layers, "layer1").size());
+}
+
+TEST_CASE("the names of the kinds of checkpointing") {
+  for (const char* name : {"false", "full", "layers", "ops"}) {
+    CHECK(name_of(parse_checkpoint_kind(name)) == name);
+  }
+  CHECK(parse_checkpoint_kind("true") == CheckpointKind::Full);
+  CHECK_THROWS_AS((void)parse_checkpoint_kind("blocks"), InputError);
 }
 
 TEST_CASE("the tiny classifier's step is the list in the documentation") {

@@ -466,6 +466,29 @@ TEST_CASE("fsdp2 memory: 8 to 128 ranks save 14.0 GiB of the state of Llama 3 8B
   CHECK(state_gib(8) - state_gib(128) == doctest::Approx(14.0).epsilon(0.004));
 }
 
+TEST_CASE("fsdp2 memory: the loss is outside the root, which is gathered when it is through") {
+  const TransformerConfig config = model_preset("gpt2-small");
+  const StepOps ops = step_ops(config);
+  TrainedModel model = trained_model(config, ops, {});
+  CHECK(model.loss_ops == 1);
+  add_model_units(config, ops, {UnitRule::Blocks}, model);
+  std::vector<ShardUnit> units = shard_units(model);
+  const auto at_loss = [&] {
+    const auto moments = fsdp2_memory(model, units, {{2, 1, false}}, 1, 0);
+    const auto loss = std::ranges::find_if(
+        moments, [](const HeldMoment& moment) { return moment.backward && moment.ops == 1; });
+    REQUIRE(loss != moments.end());
+    return loss->held;
+  };
+  units.front().reshard_after_forward = false;
+  CHECK(at_loss()[HeldFor::Gathered] > 0);
+  units.front().reshard_after_forward = true;
+  CHECK(at_loss()[HeldFor::Gathered] == 0);
+  CHECK(at_loss()[HeldFor::GatherBuffers] == 0);
+  model.loss_ops = 0;  // As where the module returns its loss.
+  CHECK(at_loss()[HeldFor::Gathered] > 0);
+}
+
 TEST_CASE("fsdp2 memory: moments are those that can be a peak") {
   const TransformerConfig config = model_preset("gpt2-small");
   const StepOps ops = step_ops(config);
@@ -479,10 +502,10 @@ TEST_CASE("fsdp2 memory: moments are those that can be a peak") {
   CHECK(moments.size() > 1);
   CHECK(moments.size() < 24);
   CHECK(moments.front().layers == 1);
-  CHECK(moments.front().loss);
+  CHECK(moments.front().loss == 1);
   for (std::size_t i = 1; i < moments.size(); ++i) {
     // Fewer activations come with more bytes.
-    CHECK((moments[i].layers < moments[i - 1].layers || !moments[i].loss));
+    CHECK((moments[i].layers < moments[i - 1].layers || moments[i].loss < moments[i - 1].loss));
   }
   // The head's part of the gradient of a tied embedding is there through the whole backward.
   tie_gradients(config, ops, model);

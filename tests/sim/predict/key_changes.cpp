@@ -364,6 +364,8 @@ std::vector<KeyChange> decoder_changes() {
       {"model.attention", "dense"},
       {"model.kernels", "fused", {}, Effect::Nothing},  // It is for what measures the plan.
       {"model.checkpointing", "true"},
+      {"model.checkpoint_every", "3", {"model.checkpointing=ops"}},
+      {"model.loss_dtype", "own"},
       {"model.sparse_embeddings", "true", {"model.tied_embeddings=false"}},
       {"model.varlen", "{max_num_docs=64, empty_block=\"900 ns\"}", {"model.attention=varlen"}},
       {"model.varlen.max_num_docs", "64", varlen},

@@ -108,7 +108,8 @@ TEST_CASE("what is left out has its documented default") {
   CHECK_FALSE(scenario.ddp.find_unused_parameters);
   CHECK(scenario.optimizer == OptimizerKind::AdamW);
   CHECK(scenario.optimizer_bytes_per_parameter == 8);
-  CHECK_FALSE(scenario.activation_checkpointing);
+  CHECK(scenario.checkpointing == Checkpointing{});
+  CHECK_FALSE(scenario.loss_in_own_dtype);
   CHECK(scenario.sampler.kind == SamplerSpec::Kind::Distributed);
   CHECK(scenario.sampler.shuffle);
   CHECK_FALSE(scenario.sampler.drop_last);
@@ -148,7 +149,7 @@ TEST_CASE("a model may be given by its sizes") {
   CHECK(model.parameter_dtype == Dtype::F32);
   CHECK(model.attention == AttentionKind::Flash);
   CHECK(model.kernels == KernelChoice::Fused);
-  CHECK(scenario.activation_checkpointing);
+  CHECK(scenario.checkpointing.kind == CheckpointKind::Full);
 }
 
 TEST_CASE("keys beside a preset change only what they name") {
@@ -198,6 +199,25 @@ TEST_CASE("AdamW's moments have the type of the parameters, unless the scenario 
         8);
   const std::string stated = "[optimizer]\nstate_bytes_per_parameter = 8\n[model]\n";
   CHECK(changed("[model]\n", stated + bf16).optimizer_bytes_per_parameter == 8);
+}
+
+TEST_CASE("a scenario says which activations are computed again") {
+  const auto with = [](const std::string& keys) {
+    return changed("[model]\n", "[model]\n" + keys + "\n").checkpointing;
+  };
+  CHECK(with("checkpointing = false") == Checkpointing{});
+  CHECK(with("checkpointing = true") == Checkpointing{CheckpointKind::Full, 2});
+  CHECK(with("checkpointing = \"full\"") == Checkpointing{CheckpointKind::Full, 2});
+  CHECK(with("checkpointing = \"ops\"") == Checkpointing{CheckpointKind::Ops, 2});
+  CHECK(with("checkpointing = \"ops\"\ncheckpoint_every = 0") ==
+        Checkpointing{CheckpointKind::Ops, 0});
+  CHECK(with("checkpointing = \"layers\"\ncheckpoint_every = 4") ==
+        Checkpointing{CheckpointKind::Layers, 4});
+  CHECK_THROWS_AS((void)with("checkpointing = \"layers\"\ncheckpoint_every = 0"), InputError);
+  CHECK_THROWS_AS((void)with("checkpointing = \"blocks\""), InputError);
+  CHECK_THROWS_AS((void)with("checkpointing = 2"), InputError);
+  CHECK(changed("[model]\n", "[model]\nloss_dtype = \"own\"\n").loss_in_own_dtype);
+  CHECK_FALSE(changed("[model]\n", "[model]\nloss_dtype = \"f32\"\n").loss_in_own_dtype);
 }
 
 TEST_CASE("every source of lengths can be written") {

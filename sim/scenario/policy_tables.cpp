@@ -65,10 +65,50 @@ PolicyValue read_parameter(const TomlReader& table, const PolicyParameter& param
   return {};
 }
 
-PolicyParameters read_parameters(const TomlReader& table, const PolicyKind& kind) {
+constexpr const char* kGlobalBatch = "global_batch";
+
+bool takes(const PolicyKind& kind, const std::string& parameter) {
+  return std::ranges::find(kind.parameters, parameter, &PolicyParameter::name) !=
+         kind.parameters.end();
+}
+
+/// The samples of a rank's batch where the policy states those of a whole step.
+std::int64_t read_share_of_global_batch(const TomlReader& table,
+                                        const PolicyKind& kind,
+                                        const Scenario& scenario) {
+  if (!takes(kind, "batch_size")) {
+    table.fail(kGlobalBatch,
+               fmt::format("does not apply to policy kind '{}', whose batches are not of a number "
+                           "of samples that could be divided",
+                           kind.name));
+  }
+  const std::int64_t samples = table.integer(kGlobalBatch, 1, kMaxSampleLength);
+  const std::int64_t shares =
+      std::int64_t{scenario.ranks} * std::int64_t{scenario.ddp.accumulation_steps};
+  if (samples % shares != 0) {
+    const std::int64_t below = samples - samples % shares;
+    table.fail(
+        kGlobalBatch,
+        fmt::format("{} samples do not divide over {} rank{}{}; {}{} do",
+                    samples,
+                    scenario.ranks,
+                    scenario.ranks == 1 ? "" : "s",
+                    scenario.ddp.accumulation_steps == 1
+                        ? ""
+                        : fmt::format(" x {} micro-batches", scenario.ddp.accumulation_steps),
+                    below > 0 ? fmt::format("{} and ", below) : "",
+                    below + shares));
+  }
+  return samples / shares;
+}
+
+PolicyParameters read_parameters(const TomlReader& table,
+                                 const PolicyKind& kind,
+                                 const Scenario& scenario) {
   for (const std::string& name : policy_parameter_names()) {
     const auto is_named = [&name](const PolicyParameter& known) { return known.name == name; };
-    if (table.has(name) && std::ranges::none_of(kind.parameters, is_named)) {
+    if (name != kGlobalBatch && table.has(name) &&
+        std::ranges::none_of(kind.parameters, is_named)) {
       table.fail(name,
                  fmt::format("does not apply to policy kind '{}', which takes {}",
                              kind.name,
@@ -81,6 +121,9 @@ PolicyParameters read_parameters(const TomlReader& table, const PolicyKind& kind
     if (table.has(parameter.name)) {
       parameters.set(parameter.name, read_parameter(table, parameter));
     }
+  }
+  if (table.has(kGlobalBatch) && !takes(kind, kGlobalBatch)) {
+    parameters.set("batch_size", read_share_of_global_batch(table, kind, scenario));
   }
   return parameters;
 }
@@ -172,7 +215,7 @@ BatchingPolicy read_policy(const TomlReader& unnamed,
   spec.kind = table.text("kind");
   const PolicyKind& kind =
       table.parsed("kind", [](const std::string& name) { return std::cref(policy_kind(name)); });
-  spec.parameters = read_parameters(table, kind);
+  spec.parameters = read_parameters(table, kind, scenario);
   const auto weightings = loss_weighting_names();
   spec.weighting = enum_named<LossWeighting>(
       weightings, "weighting", read_choice(table, "weighting", "none", weightings));
@@ -191,6 +234,9 @@ BatchingPolicy read_policy(const TomlReader& unnamed,
     }
   }
   BatchingPolicy policy = checked(table, kind, std::move(spec));
+  if (table.has(kGlobalBatch) && !takes(kind, kGlobalBatch) && policy.token_budget()) {
+    table.fail(kGlobalBatch, "does not apply where batch_size counts tokens");
+  }
   if (policy.lengths() && !policy.cuts()) {
     check_longest(table.table("lengths"), *policy.lengths(), scenario);
   }
@@ -208,9 +254,17 @@ std::vector<Key> policy_keys() {
                     "")),
   };
   for (const std::string& parameter : policy_parameter_names()) {
+    if (parameter == kGlobalBatch) {
+      continue;  // All kinds have it, see below.
+    }
     keys.push_back(described(parameter, "", ""));
   }
   const std::vector<Key> common = {
+      described(kGlobalBatch,
+                "with a kind that has `batch_size`, in its place, also where both are given: the "
+                "samples of an optimizer step, which `ranks` and `accumulation_steps` divide. For "
+                "`min_max` those of a step of all ranks",
+                "none"),
       described("weighting",
                 "`\"none\"`, `\"sample\"`, `\"token\"`: scale of each rank's loss, so that DDP's "
                 "mean over ranks is the mean over samples or tokens",

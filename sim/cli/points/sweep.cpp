@@ -28,6 +28,7 @@ constexpr double kPercent = 100;
 struct SweepQuestion {
   std::vector<std::string> over;
   std::string policy;
+  std::optional<int> global_batch;
   std::optional<double> samples;
   std::optional<double> tokens;
   std::optional<double> gpu_hour;
@@ -47,6 +48,8 @@ constexpr const char* kSweepUsage =
     "      --over policy.token_budget.max_tokens=512..2048:+256\n"
     "  stepsim sweep scenarios/two_nodes.toml --over cluster.placement=8,2x8,4x8,8+4 \\\n"
     "      --samples 1e9 --gpu-hour 2.5\n"
+    "  stepsim sweep scenarios/two_nodes.toml --over cluster.placement=8,2x8,4x8 \\\n"
+    "      --global-batch 256\n"
     "  stepsim sweep scenarios/bucket_valley.toml --over ddp.bucket_cap=1MiB..2GiB:x2 \\\n"
     "      --html page.html\n";
 
@@ -135,12 +138,33 @@ std::vector<std::string> fitting_policies(Jobs& jobs, const std::string& swept) 
   return fitting;
 }
 
+/// Keeps the samples of a step for the policy that is swept.
+void keep_global_batch(const Request& request,
+                       const std::vector<SweepAxis>& axes,
+                       const SweepQuestion& question,
+                       AskedScenario& asked) {
+  if (!question.global_batch) {
+    return;
+  }
+  const std::string policy = studied_policy(
+      read_swept(asked, axes).scenario, "--over", mapped(axes, &SweepAxis::key), question.policy);
+  const std::string prefix = "policy." + policy + ".";
+  for (const SweepAxis& axis : axes) {
+    if (axis.key == prefix + "batch_size") {
+      request.fail("--global-batch says what each rank's batch holds, and so does --over " +
+                   axis.key);
+    }
+  }
+  asked.set.push_back(fmt::format("{}global_batch={}", prefix, *question.global_batch));
+}
+
 Answer ask_sweep(const Request& request, const SweepQuestion& question) {
-  const AskedScenario asked = asked_scenario(request);
+  AskedScenario asked = asked_scenario(request);
   const std::vector<SweepAxis> axes = asked_axes(request, question.over);
   if (axes.empty()) {
     request.fail("give --over KEY=VALUES");
   }
+  keep_global_batch(request, axes, question, asked);
   SweptScenario swept = read_swept(asked, axes);
   const auto jobs = std::make_shared<Jobs>(std::move(swept.scenario), "--over");
   const Scenario& scenario = jobs->base();
@@ -189,6 +213,10 @@ Question sweep_question() {
       option("policy",
              &Q::policy,
              "POLICY: of the scenario; else the one whose keys are swept, or the first"),
+      option("global-batch",
+             &Q::global_batch,
+             "NUMBER: samples of a step, whatever the ranks and micro-batches")
+          .from(1),
       option("samples", &Q::samples, "NUMBER: to train on; says hours and GPU-hours").above(0),
       option("tokens", &Q::tokens, "NUMBER: useful tokens to train on, instead").above(0),
       option("gpu-hour", &Q::gpu_hour, "PRICE: of a rank for an hour; says what it costs").above(0),

@@ -353,6 +353,37 @@ def test_an_error_in_a_value_names_the_option_that_gave_it():
         assert "(--over ddp.zero_stage=7: error: 7 is too large" in message, message
 
 
+def test_a_sweep_over_ranks_can_keep_the_global_batch():
+    nodes = str(ROOT / "scenarios" / "two_nodes.toml")
+    same = ["--set", "data.lengths={constant=128}", "--json", "-"]
+
+    def samples(result):
+        return [point["useful_tokens_per_step"] / 128 for point in result["points"]]
+
+    over = ["--over", "cluster.placement=8,2x8,4x8", *same]
+    result = json.loads(run("sweep", nodes, *over, "--global-batch", "256").stdout)
+    assert samples(result) == [256] * 3, result
+    grown = json.loads(run("sweep", nodes, *over).stdout)
+    assert samples(grown) == [64, 128, 256], grown
+    # The last point is the same either way, and the key does what the option does.
+    assert result["points"][-1]["step_ms"] == grown["points"][-1]["step_ms"]
+    by_key = json.loads(run("sweep", nodes, *over, "--set", "policy.fixed.global_batch=256").stdout)
+    assert by_key["points"] == result["points"]
+    # Micro-batches divide, too.
+    over = ["--over", "ddp.accumulation_steps=1,2", *same, "--global-batch", "256"]
+    steps = json.loads(run("sweep", nodes, *over).stdout)
+    assert samples(steps) == [256, 256], steps
+    # What does not divide is refused alone, and says what would.
+    text = run("sweep", nodes, "--over", "cluster.placement=4x8,3x8", "--global-batch", "256").stdout
+    said = " ".join(text.split())
+    assert "256 samples do not divide over 24 ranks; 240 and 264 do" in said, text
+    message = run("sweep", nodes, "--over", "cluster.placement=8,2x8", "--policy", "token_budget", "--global-batch", "256",
+                  status=2).stderr
+    assert "global_batch=256: error: does not apply to policy kind 'token_budget'" in message, message
+    message = run("sweep", nodes, "--over", "policy.fixed.batch_size=4,8", "--global-batch", "256", status=2).stderr
+    assert "--global-batch says what each rank's batch holds" in message, message
+
+
 def test_a_sweep_goes_on_past_a_value_that_is_refused():
     """The profile has all-reduces of 4 ranks alone, and there are 3,072 samples."""
     over = ["--over", "cluster.ranks=2,4,4000"]

@@ -201,6 +201,29 @@ TEST_CASE("AdamW's moments have the type of the parameters, unless the scenario 
   CHECK(changed("[model]\n", stated + bf16).optimizer_bytes_per_parameter == 8);
 }
 
+TEST_CASE("a policy may state the samples of a step in place of those of a rank") {
+  const auto with = [](const std::string& policy, int accumulation) {
+    std::string text =
+        test::replaced(test::kBlocksText,
+                       "[ddp]\n",
+                       fmt::format("[ddp]\naccumulation_steps = {}\n", accumulation));
+    text = text.substr(0, text.find("[[policy]]")) + "[[policy]]\nname = \"p\"\n" + policy;
+    return parse_scenario(text, "b.toml", {"cluster.ranks=4"}).policies.front();
+  };
+  CHECK(with("kind = \"fixed\"\nglobal_batch = 64\n", 1).batch_size() == 16.0);
+  CHECK(with("kind = \"fixed\"\nglobal_batch = 64\n", 8).batch_size() == 2.0);
+  CHECK(with("kind = \"fixed\"\nbatch_size = 3\nglobal_batch = 64\n", 2).batch_size() == 8.0);
+  CHECK_THROWS_AS((void)with("kind = \"fixed\"\nglobal_batch = 66\n", 1), InputError);
+  CHECK_THROWS_AS((void)with("kind = \"fixed\"\nglobal_batch = 4\n", 2), InputError);
+  CHECK_THROWS_AS((void)with("kind = \"token_budget\"\nmax_tokens = 9\nglobal_batch = 64\n", 1),
+                  InputError);
+  // Tokens, not samples.
+  CHECK_THROWS_AS((void)with("kind = \"tensor2tensor\"\nglobal_batch = 64\n", 1), InputError);
+  // The kind has the parameter itself, of all ranks in a step.
+  CHECK(with("kind = \"min_max\"\nglobal_batch = 64\n", 2).parameters().integer("global_batch") ==
+        64);
+}
+
 TEST_CASE("a scenario says which activations are computed again") {
   const auto with = [](const std::string& keys) {
     return changed("[model]\n", "[model]\n" + keys + "\n").checkpointing;

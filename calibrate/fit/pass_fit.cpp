@@ -289,26 +289,6 @@ double block_error(const Known& known, const std::vector<Part>& blocks) {
   return sum;
 }
 
-void set_ranges(std::span<const PassObservation> observations, bool varlen, PassCost& cost) {
-  bool first = true;
-  for (const PassObservation& observation : observations) {
-    for (const BatchShape& batch : observation.batches) {
-      const double tokens = pass_feature("tokens", batch, varlen);
-      const auto length = static_cast<double>(batch.max_length);
-      if (tokens == 0) {
-        continue;
-      }
-      if (first) {
-        cost.tokens = {tokens, tokens};
-        cost.length = {length, length};
-        first = false;
-      }
-      cost.tokens = {std::min(cost.tokens.first, tokens), std::max(cost.tokens.second, tokens)};
-      cost.length = {std::min(cost.length.first, length), std::max(cost.length.second, length)};
-    }
-  }
-}
-
 /// The batch in the middle of all, by tokens * length.
 BatchShape middle_batch(std::span<const PassObservation> observations) {
   std::vector<std::pair<double, BatchShape>> batches;
@@ -459,6 +439,29 @@ std::vector<std::string> pass_features(std::span<const PassObservation> observat
   return features;
 }
 
+void set_ranges(std::span<const PassObservation> observations,
+                AttentionKind attention,
+                PassCost& cost) {
+  const bool varlen = attention == AttentionKind::Varlen;
+  bool first = true;
+  for (const PassObservation& observation : observations) {
+    for (const BatchShape& batch : observation.batches) {
+      const double tokens = pass_feature("tokens", batch, varlen);
+      const auto length = static_cast<double>(batch.max_length);
+      if (tokens == 0) {
+        continue;
+      }
+      if (first) {
+        cost.tokens = {tokens, tokens};
+        cost.length = {length, length};
+        first = false;
+      }
+      cost.tokens = {std::min(cost.tokens.first, tokens), std::max(cost.tokens.second, tokens)};
+      cost.length = {std::min(cost.length.first, length), std::max(cost.length.second, length)};
+    }
+  }
+}
+
 PassCost fit_pass(std::span<const PassObservation> observations,
                   const std::vector<std::string>& features,
                   AttentionKind attention,
@@ -488,7 +491,7 @@ PassCost fit_pass(std::span<const PassObservation> observations,
   cost.features = features;
   cost.coefficients.assign(features.size(), 0.0);
   cost.samples = static_cast<int>(observations.size());
-  set_ranges(observations, varlen, cost);
+  set_ranges(observations, attention, cost);
   if (weight) {
     add_prior(observations, blocks, features, varlen, weight, known);
   }

@@ -67,4 +67,9 @@ using PassWeight = std::function<double(const BatchShape&)>;
                                 AttentionKind attention,
                                 const PassWeight& weight = {});
 
+/// Sets the tokens and lengths that a cost was told by to those of `observations`.
+void set_ranges(std::span<const PassObservation> observations,
+                AttentionKind attention,
+                PassCost& cost);
+
 }  // namespace stepsim

@@ -116,13 +116,15 @@ def test_the_host_s_times_tell_what_new_shapes_cost():
 def test_a_host_that_waits_for_its_queue_is_no_slower_host():
     with tempfile.TemporaryDirectory() as folder:
         records = unpacked("h100", folder)
-        # The rule was made on the first visit's record; the second's was predicted with it.
-        for visit, mean, worst in (("visit1", 0.04, 0.09), ("visit2", 0.02, 0.05)):
+        # The rule was made on the first visit's record; the second's was predicted with it. The first
+        # visit's host took 137 ms a step in the live run and 109 in the record, so that `fixed`, which
+        # either may decide, is 5.5 % too fast; with waits for the host in the device's times it was 0.7.
+        for visit, mean, worst in (("visit1", 0.041, 0.09), ("visit2", 0.02, 0.05)):
             seconds, found = whole_steps(records / visit / "llama", "llama")
             assert seconds < 0.03, seconds
             sizes = [abs(error) for error, _ in found.values()]
             assert sum(sizes) / len(sizes) < mean and max(sizes) < worst, (visit, found)
-            assert sum(inside for _, inside in found.values()) >= 3, (visit, found)
+            assert all(inside for _, inside in found.values()), (visit, found)
 
 
 def test_the_shipped_profile_of_the_h100_is_of_its_first_visit():

@@ -163,7 +163,12 @@ int step_number(const RecordedRun& run, const StepRecord& row, int first) {
   return static_cast<int>(step);
 }
 
-void add_run(const RecordedRun& run, const PassReading& reading, Observations& all) {
+/// `number`: the place of the run.
+void add_run(const RecordedRun& run,
+             std::size_t number,
+             const PassReading& reading,
+             const std::map<RunRow, PassWaits>& waits,
+             Observations& all) {
   const PlannedBatches batches = planned(run.plan);
   const int first = all.steps;
   for (const StepRecord& row : run.record.steps) {
@@ -186,6 +191,8 @@ void add_run(const RecordedRun& run, const PassReading& reading, Observations& a
     }
     all.forward.push_back(observation);
     all.ranks.push_back(row.rank);
+    const auto waited = waits.find({number, row.repeat, row.step, row.rank});
+    all.waits.push_back(waited == waits.end() ? PassWaits{} : waited->second);
     observation.seconds = backward;
     all.backward.push_back(observation);
     // A recorder that has just begun, or was resumed, does not know when the data was asked for.
@@ -246,11 +253,13 @@ PassReading pass_reading(std::span<const RecordedRun> runs, RecordedForm form, b
   return reading;
 }
 
-Observations observed_passes(std::span<const RecordedRun> runs, const PassReading& reading) {
+Observations observed_passes(std::span<const RecordedRun> runs,
+                             const PassReading& reading,
+                             const std::map<RunRow, PassWaits>& waits) {
   Observations all;
-  for (const RecordedRun& run : runs) {
-    if (is_read(run, reading)) {
-      add_run(run, reading, all);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (is_read(runs[i], reading)) {
+      add_run(runs[i], i, reading, waits, all);
     }
   }
   if (all.forward.size() < kFewestPassSamples) {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <map>
 #include <span>
 #include <vector>
 
 #include "calibrate/fit/pass_fit.h"
 #include "calibrate/import/recorded/recorded_run.h"
+#include "calibrate/import/recorded/recorded_waits.h"
 
 namespace stepsim {
 
@@ -45,15 +47,17 @@ struct Observations {
   std::vector<PassObservation> forward;
   std::vector<PassObservation> backward;
   std::vector<double> optimizer;
-  std::vector<int> ranks;  ///< [as forward]
-  int steps = 0;           ///< Of all runs, one behind the other.
+  std::vector<int> ranks;        ///< [as forward]
+  std::vector<PassWaits> waits;  ///< [as forward] Where the device waited for its host.
+  int steps = 0;                 ///< Of all runs, one behind the other.
 };
 
 /// Reads the steady steps. A forward costs its wall time, where cores are shared its processor
 /// time: what it would take on a core of its own. Raises InputError: a run has other batches than
 /// its plan, or a backward that cannot be told from waiting; too few steps for a fit.
 [[nodiscard]] Observations observed_passes(std::span<const RecordedRun> runs,
-                                           const PassReading& reading);
+                                           const PassReading& reading,
+                                           const std::map<RunRow, PassWaits>& waits);
 
 /// Returns what the steps of several ranks leave exposed, for runs that are read without buckets;
 /// of other runs nothing.

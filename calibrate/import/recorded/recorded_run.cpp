@@ -1,6 +1,7 @@
 #include "calibrate/import/recorded/recorded_run.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -104,36 +105,75 @@ void fit_shares_of_steps(Observations& all, RecordedCosts& costs) {
   costs.model.forward = part_of(whole.cost, kForwardShare);
   costs.model.backward = part_of(whole.cost, 1 - kForwardShare);
   all.forward = all.backward = whole.chosen;
+  all.waits.assign(all.forward.size(), {});
   for (std::size_t i = 0; i < whole.chosen.size(); ++i) {
     all.forward[i].seconds *= kForwardShare;
     all.backward[i].seconds *= 1 - kForwardShare;
   }
 }
 
+/// The observations of a pass in which no device waited for its host.
+std::vector<PassObservation> without_waits(const std::vector<PassObservation>& pass,
+                                           const std::vector<PassWaits>& waits,
+                                           bool PassWaits::*waited) {
+  std::vector<PassObservation> found;
+  for (std::size_t i = 0; i < pass.size(); ++i) {
+    if (!(waits[i].*waited)) {
+      found.push_back(pass[i]);
+    }
+  }
+  return found;
+}
+
 /// Fits each pass.
 void fit_passes(const Observations& all, Memory memory, RecordedModel& model) {
   const AttentionKind attention = model.model.attention;
   const auto features = pass_features(all.forward, attention, memory);
-  model.forward = fit_pass(all.forward, features, attention, pass_weight(model, true, false));
-  model.backward = fit_pass(all.backward, features, attention, pass_weight(model, false, true));
+  const auto fitted = [&](const std::vector<PassObservation>& pass,
+                          bool PassWaits::*waited,
+                          const PassWeight& weight) {
+    PassCost cost = fit_pass(without_waits(pass, all.waits, waited), features, attention, weight);
+    // Batches whose passes waited were recorded, too: no pass took longer than they say.
+    set_ranges(pass, attention, cost);
+    return cost;
+  };
+  model.forward = fitted(all.forward, &PassWaits::forward, pass_weight(model, true, false));
+  model.backward = fitted(all.backward, &PassWaits::backward, pass_weight(model, false, true));
 }
 
-/// Compute times of a rank's step over the fitted ones, with mean 1. [observation]
+/// Keeps what find_waits() found where the host's time is known, which predictions then add, and
+/// where enough is left to fit.
+void decide_waits(Observations& all, RecordedCosts& costs) {
+  const auto clear = std::ranges::count_if(all.waits, std::not_fn(&PassWaits::any));
+  if (costs.model.launch_seconds > 0 && static_cast<std::size_t>(clear) >= kFewestPassSamples) {
+    if (std::string text = waits_text(all.waits); !text.empty()) {
+      costs.notes.push_back(std::move(text));
+    }
+  } else {
+    std::ranges::fill(all.waits, PassWaits{});
+  }
+}
+
+/// Compute times of a rank's step over the fitted ones, with mean 1, of steps without waits for the
+/// host.
 std::vector<ComputeRatio> compute_ratios(const Observations& all, const RecordedModel& model) {
   const bool varlen = model.model.attention == AttentionKind::Varlen;
   std::vector<ComputeRatio> ratios;
-  double mean = 0;
+  double sum = 0;
   for (std::size_t i = 0; i < all.forward.size(); ++i) {
+    if (all.waits[i].any()) {
+      continue;
+    }
     const double fitted = sum_of(all.forward[i].batches, [&](const BatchShape& batch) {
       return pass_seconds(model.forward, model.forward.coefficients, batch, varlen) +
              pass_seconds(model.backward, model.backward.coefficients, batch, varlen);
     });
     const double ratio = (all.forward[i].seconds + all.backward[i].seconds) / fitted;
     ratios.push_back({all.forward[i].step, ratio});
-    mean += ratio / static_cast<double>(all.forward.size());
+    sum += ratio;
   }
   for (ComputeRatio& ratio : ratios) {
-    ratio.ratio /= mean;
+    ratio.ratio *= static_cast<double>(ratios.size()) / sum;
   }
   return ratios;
 }
@@ -345,13 +385,15 @@ RecordedCosts fit_recorded_runs(std::span<const RecordedRun> recorded, RecordedF
   SteadyRuns steady = without_stalls(recorded);
   const std::vector<RecordedRun> runs = take_out_meetings(steady, costs);
   const PassReading reading = pass_reading(runs, form, !costs.model.host_syncs);
-  Observations all = observed_passes(runs, reading);
+  const auto own_records = mapped(recorded, [](const RecordedRun& run) { return &run.record; });
+  Observations all = observed_passes(runs, reading, find_waits(own_records));
   costs.ranks = runs.front().record.world_size;
   costs.sharded = is_sharded(runs.front().record);
   costs.cores = reading.cores;
   describe_runs(runs, all, costs);
   fit_all_reduces(runs, reading, costs);
   fit_shares(runs, costs.model);
+  decide_waits(all, costs);
   fit_model(reading, all, costs);
   const CrowdedMachine crowded = crowded_machine(runs, costs.cores);
   fit_scatter(all, runs.front().plan, crowded.slowed, costs);

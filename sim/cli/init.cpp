@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <set>
@@ -11,8 +12,12 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/parse_number.h"
 #include "costmodel/base/shell_word.h"
+#include "costmodel/base/trimmed.h"
 #include "costmodel/io/atomic_file.h"
+#include "costmodel/model/model_presets.h"
+#include "costmodel/network/placement.h"
 #include "costmodel/records/profile.h"
 #include "sim/ask/question.h"
 #include "sim/batching/lengths.h"
@@ -49,37 +54,98 @@ constexpr const char* kInitUsage =
     "  stepsim init --model config.json --gpus 2x8 --profile h100_2x8_published --lengths "
     "lengths.txt\n";
 
-/// Asks on the terminal; an empty line is the answer that is offered.
-std::string asked(const std::string& question, const std::string& offered) {
-  fmt::print(stderr, "{}{}: ", question, offered.empty() ? "" : fmt::format(" [{}]", offered));
-  std::string line;
-  if (!std::getline(std::cin, line)) {
-    return offered;
+/// Raises InputError where an answer cannot be meant.
+using AnswerCheck = std::function<void(const std::string& answer)>;
+
+/// Asks on the terminal until the answer can be meant; an empty line is the answer that is offered.
+std::string asked(const std::string& question,
+                  const std::string& offered,
+                  const AnswerCheck& check) {
+  for (;;) {
+    fmt::print(stderr, "{}{}: ", question, offered.empty() ? "" : fmt::format(" [{}]", offered));
+    std::string line;
+    if (!std::getline(std::cin, line)) {
+      return offered;
+    }
+    const std::string given(trimmed(line));
+    const std::string answer = given.empty() ? offered : given;
+    try {
+      check(answer);
+      return answer;
+    } catch (const InputError& error) {
+      fmt::print(stderr, "  {}\n", error.what());
+    }
   }
-  return line.empty() ? offered : line;
+}
+
+void check_model(const std::string& model) {
+  if (model.empty()) {
+    throw InputError("there is no default: llama3-8b is one of those that stepsim models lists");
+  }
+  if (!fs::exists(model)) {
+    (void)model_preset(model);
+  }
+}
+
+void check_gpus(const std::string& gpus) {
+  (void)parse_placement(gpus);
+}
+
+void check_lengths(const std::string& file) {
+  if (!file.empty() && !fs::exists(file)) {
+    throw InputError("there is no file {} here; an empty line: all samples are alike",
+                     printable(file));
+  }
+}
+
+void check_count(const std::string& count) {
+  const auto number = parse_number<std::int64_t>(count);
+  if (!number || *number < 1) {
+    throw InputError("'{}' is no whole number from 1 on", printable(count));
+  }
 }
 
 /// What the options say, and what a user at a terminal answers.
 DescribedTraining described(const Request& request, const InitOptions& options) {
   const bool asks = isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
   DescribedTraining training;
-  const auto answer =
-      [&](const std::string& given, const std::string& question, const std::string& offered) {
-        return !given.empty() ? given : asks ? asked(question, offered) : offered;
-      };
-  training.model = answer(options.model, "model: a config.json, or a preset (stepsim models)", "");
+  const auto answer = [&](const std::string& given,
+                          const std::string& question,
+                          const std::string& offered,
+                          const AnswerCheck& check) {
+    return !given.empty() ? given : asks ? asked(question, offered, check) : offered;
+  };
+  const auto count = [&](const std::optional<std::int64_t>& given,
+                         const std::string& question,
+                         std::int64_t offered) {
+    const std::string text = given ? std::to_string(*given) : "";
+    return *parse_number<std::int64_t>(
+        answer(text, question, std::to_string(offered), check_count));
+  };
+  if (asks) {
+    fmt::print(
+        stderr, "Writes {}. An empty line takes what is in brackets.\n\n", printable(options.out));
+  }
+  training.model =
+      answer(options.model, "Model, a config.json or a preset (stepsim models)", "", check_model);
   if (training.model.empty()) {
     request.fail("give --model: a config.json, or a preset that stepsim models lists");
   }
-  training.gpus = answer(options.gpus, "GPUs, as 8 or by nodes as 2x8", "8");
-  training.profile =
-      answer(options.profile, "profile of the machine (stepsim profiles)", "h100_8x_published");
-  training.lengths =
-      options.length
-          ? options.lengths
-          : answer(options.lengths, "file of the tokens of each sample (empty: none)", "");
-  training.length = options.length.value_or(training.length);
-  training.batch_size = options.batch_size.value_or(training.batch_size);
+  training.gpus = answer(options.gpus, "GPUs, as 8 or by nodes as 2x8", "8", check_gpus);
+  training.profile = answer(options.profile,
+                            "Profile of the machine (stepsim profiles)",
+                            "h100_8x_published",
+                            [](const std::string& name) { (void)read_profile(name); });
+  training.lengths = options.length
+                         ? options.lengths
+                         : answer(options.lengths,
+                                  "File of the tokens of each sample (none: all are alike)",
+                                  "",
+                                  check_lengths);
+  training.length = training.lengths.empty()
+                        ? count(options.length, "Tokens of every sample", training.length)
+                        : options.length.value_or(training.length);
+  training.batch_size = count(options.batch_size, "Samples of a GPU's batch", training.batch_size);
   training.parallel = options.parallel.empty() ? training.parallel : options.parallel;
   training.name = fs::path(options.out).stem().string();
   return training;

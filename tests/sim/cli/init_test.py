@@ -5,12 +5,14 @@ usage: init_test.py PATH_OF_STEPSIM
 
 import os
 import pathlib
+import pty
+import select
 import subprocess
 import sys
 import tempfile
 import tomllib
 
-from stepsim_program import run
+from stepsim_program import STEPSIM, run
 
 import small_runner  # from a folder that stepsim_program names
 
@@ -48,6 +50,41 @@ def test_init_writes_a_scenario_that_the_other_commands_take():
         text = run("compare", dotted).stdout
         assert "\nNothing to gain here: all policies are as fast (fixed: " in text, text
         assert placed["cluster"]["placement"] == "2x8" and placed["parallel"] == {"kind": "fsdp2"}, placed
+
+
+def at_terminal(folder, answers):
+    """What stepsim init says at a terminal where somebody answers so, each question in turn; and its exit status."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(folder)
+        os.execv(STEPSIM, [STEPSIM, "init"])
+    said = b""
+    answers = list(answers)
+    while select.select([terminal], [], [], 60)[0]:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # It has ended.
+            break
+        said += part
+        if answers and said.rstrip(b" ").endswith(b":"):
+            os.write(terminal, answers.pop(0).encode() + b"\n")
+    return said.decode().replace("\r", ""), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_init_asks_again_where_an_answer_cannot_be_meant():
+    with tempfile.TemporaryDirectory() as folder:
+        answers = ["", "lama3-8b", "llama3-8b", "sixteen", "2x8", "h100", "h100_2x8_published", "lengths.txt", "", "0", " 4096 ", "2"]
+        said, status = at_terminal(folder, answers)
+        assert status == 0, said
+        assert said.startswith("Writes scenario.toml. An empty line takes what is in brackets.\n"), said
+        for wrong in ("there is no default", "did you mean 'llama3-8b'", "'sixteen' is no placement", "h100",
+                      "there is no file lengths.txt here", "'0' is no whole number from 1 on"):
+            assert wrong in said, (wrong, said)
+        assert all(len(line.split("]: ")[0]) < 70 for line in said.splitlines() if "]: " in line), said
+        content = tomllib.loads(pathlib.Path(folder, "scenario.toml").read_text(encoding="utf-8"))
+        assert content["model"]["preset"] == "llama3-8b" and content["cluster"]["placement"] == "2x8", content
+        assert content["data"]["lengths"] == {"constant": 4096}, content
+        assert content["policy"][0]["batch_size"] == 2, content
 
 
 if __name__ == "__main__":

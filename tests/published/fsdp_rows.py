@@ -40,10 +40,17 @@ LINKS = {
     "a100": {"inter": 200, "intra": 300, "gpu": "ampere"},
 }
 ASSUMED = """Kernels have the published prices of `h100_8x_published` (also for the H200) or `a100_8x_published`, scaled by one
-factor where a row of the same source gives it. Links: NVLink by its data sheet (450 and 300 GB/s a direction), between nodes
-400 Gbit/s a GPU on H100 and H200 (not stated for KempnerForge and for llm-foundry's H100), 1600 Gbit/s a node on llm-foundry's
-A100, 400 Gbit/s a node for fms-fsdp's A100 and 800 Gbit/s for its H100. 16 channels. FSDP1 is priced as FSDP2 with one unit a
-block: it has no copies out of a gather, which FSDP2 pays."""
+factor where a row of the same source gives it. Attention is cuDNN's of 2025 in these prices; where a source on the H100 says that
+it ran FlashAttention-2 (llm-foundry, whose `submit_benchmarks.py` installs `gpu-flash2`, and fms-fsdp), it has 35 % of the card's
+989 TFLOP/s, as the abstract of FlashAttention-3 states (arXiv 2407.08608). Links: NVLink by its data sheet (450 and 300 GB/s a
+direction), between nodes 400 Gbit/s a GPU on H100 and H200 (not stated for KempnerForge and for llm-foundry's H100), 1600 Gbit/s a
+node on llm-foundry's A100, 400 Gbit/s a node for fms-fsdp's A100 and 800 Gbit/s for its H100. 16 channels. FSDP1 is priced as
+FSDP2 with one unit a block: it has no copies out of a gather, which FSDP2 pays."""
+
+
+# Operations a second of attention's kernels where the source says which they were; the profiles have cuDNN's of 2025.
+# FlashAttention-2 reaches 35 % of an H100's 989 TFLOP/s (the abstract of FlashAttention-3, arXiv 2407.08608).
+FLASH_2_ON_H100 = 0.35 * 989e12
 
 
 @dataclasses.dataclass
@@ -51,6 +58,7 @@ class Row:
     name: str
     published_ms: float
     settings: dict
+    attention: float | None = None  # Operations a second; None: the profile's.
 
 
 @dataclasses.dataclass
@@ -205,12 +213,17 @@ def fms():
         Group(
             "10. Llama 2 7B under HSDP on 128 A100 and 96 H100",
             "fms-fsdp: FSDP1, compiled, batch 2 x 4096, no checkpointing; 4,550 and 9,600 tokens/s a GPU (3,700 and 7,500 not "
-            "compiled). The batches of its larger models are not stated",
+            "compiled); attention is FlashAttention-2. The batches of its larger models are not stated",
             "The level of HSDP: kernels of published tables alone, no row of the source is used.",
             None,
             [
                 Row("A100", of_tokens(8192, 4550), settings("a100", 16, 8, 2, 4096, LLAMA2_7B, **a100)),
-                Row("H100", of_tokens(8192, 9600), settings("h100", 12, 8, 2, 4096, LLAMA2_7B, **h100)),
+                Row(
+                    "H100",
+                    of_tokens(8192, 9600),
+                    settings("h100", 12, 8, 2, 4096, LLAMA2_7B, **h100),
+                    FLASH_2_ON_H100,
+                ),
             ],
         )
     ]
@@ -278,6 +291,7 @@ def foundry_rows(data):
             }
             gpus, batch, accumulation = int(cells["gpus"]), int(cells["micro_batch"]), int(cells["accumulation"])
             keys = settings(cells["gpu"][:4], gpus // 8, 8, batch, sequence, model, accumulation)
+            attention = FLASH_2_ON_H100 if cells["gpu"].startswith("h100") else None
             rows.append(
                 Foundry(
                     cells["gpu"],
@@ -289,7 +303,7 @@ def foundry_rows(data):
                     cells["activation_checkpointing"] == "1",
                     int(cells["parameters"]),
                     float(cells["tokens_per_s_gpu"]),
-                    Row("", float(cells["step_ms"]), keys),
+                    Row("", float(cells["step_ms"]), keys, attention),
                 )
             )
     return rows

@@ -1,5 +1,6 @@
 #include "sim/report/json.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <iterator>
@@ -134,6 +135,49 @@ RankStepResult read_row(JsonReader reader) {
   return row;
 }
 
+/// The level at which the summary's columns have the interval.
+constexpr int kColumnsLevel = 90;
+
+std::string interval_key(int percent, bool same_hour) {
+  return fmt::format("interval{}{}", percent, same_hour ? "_same_hour" : "");
+}
+
+/// Adds the intervals that no column has to the times of a step.
+void add_intervals(const std::vector<MeanInterval>& intervals, Json& times) {
+  for (const MeanInterval& one : intervals) {
+    if (one.percent != kColumnsLevel) {
+      times[interval_key(one.percent, false)] = {one.low, one.high};
+      times[interval_key(one.percent, true)] = {one.same_hour_low, one.same_hour_high};
+    }
+  }
+}
+
+std::pair<double, double> read_interval(JsonReader& times, int percent, bool same_hour) {
+  const std::string key = interval_key(percent, same_hour);
+  const Json& interval = times.get(key);
+  if (!interval.is_array() || interval.size() != 2 || !interval[0].is_number() ||
+      !interval[1].is_number()) {
+    times.fail(key, "expected [low, high]");
+  }
+  return {interval[0].get<double>(), interval[1].get<double>()};
+}
+
+/// The intervals of a step's mean; files of before have that of 90 % alone, and the first of them
+/// none of the same hour.
+std::vector<MeanInterval> read_intervals(JsonReader& times) {
+  std::vector<MeanInterval> intervals;
+  for (const int percent : {50, 80, kColumnsLevel, 95}) {
+    if (percent != kColumnsLevel && !times.has(interval_key(percent, false))) {
+      continue;
+    }
+    const auto [low, high] = read_interval(times, percent, false);
+    const auto [same_low, same_high] =
+        read_interval(times, percent, times.has(interval_key(percent, true)));
+    intervals.push_back({percent, low, high, same_low, same_high});
+  }
+  return intervals;
+}
+
 Prediction read_prediction(const Json& entry, const std::string& path, const std::string& place) {
   JsonReader reader(entry, path, 0, place);
   Prediction prediction;
@@ -149,21 +193,12 @@ Prediction read_prediction(const Json& entry, const std::string& path, const std
   step.p95 = times.number("p95");
   step.p99 = times.number_or("p99", step.p95);
   step.max = times.number("max");
-  const Json& interval = times.get("interval90");
-  if (!interval.is_array() || interval.size() != 2 || !interval[0].is_number() ||
-      !interval[1].is_number()) {
-    times.fail("interval90", "expected [low, high]");
-  }
-  step.low90 = interval[0].get<double>();
-  step.high90 = interval[1].get<double>();
-  const auto same_hour =
-      times.has("interval90_same_hour") ? times.get("interval90_same_hour") : interval;
-  if (!same_hour.is_array() || same_hour.size() != 2 || !same_hour[0].is_number() ||
-      !same_hour[1].is_number()) {
-    times.fail("interval90_same_hour", "expected [low, high]");
-  }
-  step.same_hour_low90 = same_hour[0].get<double>();
-  step.same_hour_high90 = same_hour[1].get<double>();
+  prediction.intervals = read_intervals(times);
+  const auto of90 = std::ranges::find(prediction.intervals, kColumnsLevel, &MeanInterval::percent);
+  step.low90 = of90->low;
+  step.high90 = of90->high;
+  step.same_hour_low90 = of90->same_hour_low;
+  step.same_hour_high90 = of90->same_hour_high;
   prediction.summary.useful_tokens_per_step = summary.number("useful_tokens_per_step");
   prediction.summary.data_ms = summary.number("data_ms");
   prediction.summary.forward_ms = summary.number("forward_ms");
@@ -193,6 +228,7 @@ Json prediction_json(const std::vector<Prediction>& predictions, StepRows rows) 
                   {"profile", prediction.profile},
                   {"profile_id", prediction.profile_id},
                   {"summary", row_json(summary_columns(), prediction.summary)}};
+    add_intervals(prediction.intervals, entry["summary"]["step_time_ms"]);
     if (prediction.token_budget) {
       entry["largest_token_budget"] = {{"tokens", prediction.token_budget->tokens},
                                        {"length", prediction.token_budget->length}};

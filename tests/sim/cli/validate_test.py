@@ -109,6 +109,34 @@ def test_validate_states_intervals_of_four_levels_of_the_recorded_steps(folder, 
 
 
 @in_folder_with_prediction
+def test_predictions_of_a_file_have_the_intervals_of_those_made_now(folder, file, predictions):
+    record = os.path.join(folder, "live.jsonl")
+    live_record(record, predictions["bucketing"], [1.0])
+    made = []
+    for source in ([], ["--predictions", file]):
+        options = ["validate", stepsim_program.PAIR, "--live", record, *source, "--json", "-"]
+        (policy,) = json.loads(stepsim_program.run(*options, status=(0, 1)).stdout)["policies"]
+        made.append({key: ends for key, ends in policy["predicted_ms"].items() if key.startswith("interval")})
+    now, of_file = made
+    assert set(now) == set(of_file) == {"interval50", "interval80", "interval90", "interval95"}, made
+    for level, ends in now.items():
+        assert all(abs(a / b - 1) < 1e-9 for a, b in zip(ends, of_file[level])), (level, made)
+    # A file of before has that of 90 % alone.
+    with open(file, encoding="utf-8") as text:
+        content = json.load(text)
+    for prediction in content["predictions"]:
+        times = prediction["summary"]["step_time_ms"]
+        assert "interval50_same_hour" in times, times
+        prediction["summary"]["step_time_ms"] = {
+            key: value for key, value in times.items() if not key.startswith("interval") or "90" in key}
+    with open(file, "w", encoding="utf-8") as text:
+        json.dump(content, text)
+    options = ["validate", stepsim_program.PAIR, "--live", record, "--predictions", file, "--json", "-"]
+    (policy,) = json.loads(stepsim_program.run(*options, status=(0, 1)).stdout)["policies"]
+    assert policy["predicted_ms"]["interval90"] == of_file["interval90"] and "interval50" not in policy["predicted_ms"]
+
+
+@in_folder_with_prediction
 def test_validate_ends_with_1_and_says_which_policy_is_off_and_why(folder, file, predictions):
     live = os.path.join(folder, "live.jsonl")
     slow = json.loads(json.dumps(predictions["bucketing"]))

@@ -234,7 +234,10 @@ BatchingPolicy read_policy(const TomlReader& unnamed,
     }
   }
   BatchingPolicy policy = checked(table, kind, std::move(spec));
-  if (table.has(kGlobalBatch) && !takes(kind, kGlobalBatch) && policy.token_budget()) {
+  // Tensor2Tensor's batch_size is no limit of padded tokens, but counts tokens all the same.
+  const bool counts_tokens =
+      kind.name == "tensor2tensor" || policy.token_budget() == policy.batch_size();
+  if (table.has(kGlobalBatch) && !takes(kind, kGlobalBatch) && counts_tokens) {
     table.fail(kGlobalBatch, "does not apply where batch_size counts tokens");
   }
   if (policy.lengths() && !policy.cuts()) {

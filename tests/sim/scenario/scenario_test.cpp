@@ -208,7 +208,8 @@ TEST_CASE("a policy may state the samples of a step in place of those of a rank"
                        "[ddp]\n",
                        fmt::format("[ddp]\naccumulation_steps = {}\n", accumulation));
     text = text.substr(0, text.find("[[policy]]")) + "[[policy]]\nname = \"p\"\n" + policy;
-    return parse_scenario(text, "b.toml", {"cluster.ranks=4"}).policies.front();
+    const std::vector<std::string> four = {"cluster.ranks=4"};
+    return parse_scenario(text, "b.toml", four).policies.front();
   };
   CHECK(with("kind = \"fixed\"\nglobal_batch = 64\n", 1).batch_size() == 16.0);
   CHECK(with("kind = \"fixed\"\nglobal_batch = 64\n", 8).batch_size() == 2.0);
@@ -219,6 +220,9 @@ TEST_CASE("a policy may state the samples of a step in place of those of a rank"
                   InputError);
   // Tokens, not samples.
   CHECK_THROWS_AS((void)with("kind = \"tensor2tensor\"\nglobal_batch = 64\n", 1), InputError);
+  const std::string pool = "kind = \"torchtext_pool\"\nglobal_batch = 64\nbatch_type = ";
+  CHECK_THROWS_AS((void)with(pool + "\"tokens\"\n", 1), InputError);
+  CHECK(with(pool + "\"sents\"\n", 1).batch_size() == 16.0);
   // The kind has the parameter itself, of all ranks in a step.
   CHECK(with("kind = \"min_max\"\nglobal_batch = 64\n", 2).parameters().integer("global_batch") ==
         64);

@@ -3,7 +3,7 @@
 
 usage: selective_checkpointing.py STEPSIM
 
-Layers of a small Llama in 16 bit run forward on the CPU, and the profiler adds up what is allocated and freed until then.
+Layers of a small Llama in 16 bit run forward on the CPU, and the profiler adds up what is allocated and freed till then.
 The policy of selective checkpointing keeps fused attention and the products of matrices but every n-th. Needs PyTorch
 2.4 or newer, with torch.utils.checkpoint.create_selective_checkpoint_contexts.
 """
@@ -118,7 +118,8 @@ batch_size = 1
 
 def of_stepsim(stepsim, path, kind, every):
     def peak(layers):
-        line = [stepsim, "run", path, "--json", "-", "--set", f"model.layers={layers}", "--set", f"model.checkpointing={kind}"]
+        line = [stepsim, "run", path, "--json", "-", "--set", f"model.layers={layers}"]
+        line += ["--set", f"model.checkpointing={kind}"]
         line += ["--set", f"model.checkpoint_every={every}"] if kind != "full" else []
         done = subprocess.run(line, capture_output=True, text=True, check=True)
         return json.loads(done.stdout)["predictions"][0]["summary"]["peak_memory_mib"] * 2**20

@@ -293,7 +293,8 @@ def test_the_command_of_a_point_on_the_front_gives_its_figures():
     file = os.path.join(FOLDER.name, "point.json")
     stepsim_program.run(*words[1:], "--json", file, "--quiet")
     summary = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))["predictions"][0]["summary"]
-    with_noise = page["result"]["finalists"][0]["with_noise"]
+    fastest = page["result"]["front"][0]["set"]
+    with_noise = next(one["with_noise"] for one in page["result"]["finalists"] if one["set"] == fastest)
     assert math.isclose(summary["step_time_ms"]["mean"], with_noise["step_ms"], rel_tol=1e-9), (
         summary["step_time_ms"], with_noise)
 

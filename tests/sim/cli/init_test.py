@@ -73,7 +73,8 @@ def at_terminal(folder, answers):
 
 def test_init_asks_again_where_an_answer_cannot_be_meant():
     with tempfile.TemporaryDirectory() as folder:
-        answers = ["", "lama3-8b", "llama3-8b", "sixteen", "2x8", "h100", "h100_2x8_published", "lengths.txt", "", "0", " 4096 ", "2"]
+        answers = ["", "lama3-8b", "llama3-8b", "sixteen", "2x8", "h100", "h100_2x8_published", "lengths.txt", "",
+                   "0", " 4096 ", "2"]
         said, status = at_terminal(folder, answers)
         assert status == 0, said
         assert said.startswith("Writes scenario.toml. An empty line takes what is in brackets.\n"), said

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "calibrate/import/recorded/recorded_meetings.h"
+#include "calibrate/import/recorded/recorded_noise.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
@@ -34,6 +35,7 @@ constexpr double kLeastLag = 0.02;
 struct HostStep {
   std::size_t run;  ///< Its record.
   const StepRecord* row;
+  int number;     ///< The step's place among those of all records.
   bool is_new;    ///< Of a shape that the rank had not met.
   double lag_ms;  ///< The device's before it.
 };
@@ -54,13 +56,15 @@ bool has_host(const StepRecord& row) {
 HostSteps host_steps(const std::vector<MetStep>& steps) {
   HostSteps found;
   std::map<std::pair<std::size_t, int>, const StepRecord*> before;  // By run and rank.
+  int number = -1;
   for (const MetStep& step : steps) {
+    ++number;
     for (const MetRank& rank : step.ranks) {
       const StepRecord* last = std::exchange(before[{step.run, rank.row->rank}], rank.row);
       const bool follows =
           last != nullptr && last->repeat == rank.row->repeat && last->step + 1 == rank.row->step;
       if (follows && rank.row->micro_batches == 1 && has_host(*rank.row) && has_host(*last)) {
-        found.push_back({step.run, rank.row, rank.meetings.front() > 0, last->lag_ms});
+        found.push_back({step.run, rank.row, number, rank.meetings.front() > 0, last->lag_ms});
       }
     }
   }
@@ -112,6 +116,27 @@ StepLaunches launches_of(const Plan& plan) {
   const std::size_t copies = copies_out ? 2 * gradients : gradients;
   return {static_cast<int>(ops.forward.size() + ops.backward.size() + copies + 1),
           static_cast<int>(copies)};
+}
+
+/// How far off the host's mean is in a run right after the recording: it is a processor, whose
+/// speed drifts as that of others does. `known`: steps that it alone decided.
+double drift_of_host(const HostSteps& known, int steps) {
+  constexpr double kMostOverQuartile = 3;  // A host that is held up for longer drifts no further.
+  const double most =
+      kMostOverQuartile *
+      quantile(mapped(known, [](const HostStep& step) { return host_ms(*step.row); }), 0.75);
+  std::vector<ComputeRatio> ratios;
+  double sum = 0;
+  for (const HostStep& step : known) {
+    if (const double ms = host_ms(*step.row); ms <= most) {
+      ratios.push_back({step.number, ms});
+      sum += ms;
+    }
+  }
+  for (ComputeRatio& ratio : ratios) {
+    ratio.ratio *= static_cast<double>(ratios.size()) / sum;
+  }
+  return drift_of(ratios, steps);
 }
 
 std::string note_of(
@@ -181,6 +206,9 @@ RecordedHost fit_recorded_host(std::span<const RecordedRun> runs) {
   const StepLaunches launches = launches_of(runs.front().plan);
   host.launch =
       fit_launch(mapped(known, [&](const auto& step) { return sample_of(step, launches); }));
+  // Rounds in a row are alike where the host's speed drifts, and tell less than as many apart.
+  host.launch.relative_error =
+      std::max(host.launch.relative_error, drift_of_host(known, steps.back().number + 1));
   host.syncs = !lags.empty() && median(lags) < kLeastLag;
   const double forward = median_of(known, &StepRecord::forward_host_ms) * kMilli;
   const double backward = median_of(known, &StepRecord::backward_host_ms) * kMilli;

@@ -59,34 +59,6 @@ double rank_correlation(std::span<const ComputeRatio> ratios, const std::vector<
   return std::clamp(2 * std::sin(std::numbers::pi / 6 * spearman), 0.0, 1.0);
 }
 
-double drift_of(std::span<const ComputeRatio> ratios, int steps) {
-  constexpr int kParts = 8;
-  // For a random walk with variance T in the time T, the means over two runs of that length in a
-  // row differ by a variance of 2 T / 3, and the parts of a run differ from its mean by T / 6.
-  constexpr double kNextRun = 2;
-  std::vector<std::vector<double>> parts(kParts);
-  for (const ComputeRatio& ratio : ratios) {
-    const int part = ratio.step * kParts / std::max(steps, 1);
-    parts[static_cast<std::size_t>(part)].push_back(ratio.ratio);
-  }
-  double between = 0;
-  double within = 0;
-  int used = 0;
-  for (const auto& part : parts) {
-    if (part.size() < 2) {
-      continue;
-    }
-    const auto n = static_cast<double>(part.size());
-    const double average = std::accumulate(part.begin(), part.end(), 0.0) / n;
-    const double squares =
-        sum_of(part, [&](const double ratio) { return (ratio - average) * (ratio - average); });
-    between += (average - 1) * (average - 1);
-    within += squares / (n - 1) / n;
-    ++used;
-  }
-  return used > 0 ? kNextRun * std::sqrt(std::max(0.0, (between - within) / used)) : 0;
-}
-
 /// A rank's ratios in the eighths of a recording.
 using Eighths = std::array<std::vector<double>, 8>;
 
@@ -127,6 +99,34 @@ constexpr const char* kAllocatorHint =
     "MALLOC_TRIM_THRESHOLD_=4000000000 MALLOC_MMAP_THRESHOLD_=4000000000";
 
 }  // namespace
+
+double drift_of(std::span<const ComputeRatio> ratios, int steps) {
+  constexpr int kParts = 8;
+  // For a random walk with variance T in the time T, the means over two runs of that length in a
+  // row differ by a variance of 2 T / 3, and the parts of a run differ from its mean by T / 6.
+  constexpr double kNextRun = 2;
+  std::vector<std::vector<double>> parts(kParts);
+  for (const ComputeRatio& ratio : ratios) {
+    const int part = ratio.step * kParts / std::max(steps, 1);
+    parts[static_cast<std::size_t>(part)].push_back(ratio.ratio);
+  }
+  double between = 0;
+  double within = 0;
+  int used = 0;
+  for (const auto& part : parts) {
+    if (part.size() < 2) {
+      continue;
+    }
+    const auto n = static_cast<double>(part.size());
+    const double average = std::accumulate(part.begin(), part.end(), 0.0) / n;
+    const double squares =
+        sum_of(part, [&](const double ratio) { return (ratio - average) * (ratio - average); });
+    between += (average - 1) * (average - 1);
+    within += squares / (n - 1) / n;
+    ++used;
+  }
+  return used > 0 ? kNextRun * std::sqrt(std::max(0.0, (between - within) / used)) : 0;
+}
 
 NoiseProfile fit_step_noise(std::span<const ComputeRatio> ratios, int steps) {
   const std::vector<double> values = mapped(ratios, &ComputeRatio::ratio);

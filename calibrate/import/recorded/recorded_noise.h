@@ -14,12 +14,16 @@ struct ComputeRatio {
   double ratio = 1;
 };
 
+/// How far off the mean of a run as long as the recording is, right after it, if the machine's
+/// speed walks at random: twice the amount by which the means of eighths of the recording differ
+/// beyond what their jitter explains. `ratios` have the mean 1; `steps`: one more than the number
+/// of the last step.
+[[nodiscard]] double drift_of(std::span<const ComputeRatio> ratios, int steps);
+
 /// Fits the noise of recorded steps.
 ///
 /// The jitter is kept as quantiles of single steps; the correlation says how much of it the ranks
-/// of a step have in common. The drift says how far off the mean of a run as long as the recording
-/// is, right after it, if the machine's speed walks at random. It is twice the amount by which the
-/// means of eighths of the recording differ beyond what their jitter explains.
+/// of a step have in common; the drift is drift_of().
 ///
 /// Args:
 ///     ratios: At least two, with the mean 1.

@@ -54,7 +54,8 @@ struct Observations {
 
 /// Reads the steady steps. A forward costs its wall time, where cores are shared its processor
 /// time: what it would take on a core of its own. Raises InputError: a run has other batches than
-/// its plan, or a backward that cannot be told from waiting; too few steps for a fit.
+/// its plan, or a backward that cannot be told from waiting; too few steps for a fit. `waits`: as
+/// find_waits() has them for the same runs.
 [[nodiscard]] Observations observed_passes(std::span<const RecordedRun> runs,
                                            const PassReading& reading,
                                            const std::map<RunRow, PassWaits>& waits);

@@ -1,6 +1,7 @@
 #include "calibrate/fit/nnls.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <Eigen/Dense>
 
@@ -192,6 +193,28 @@ double dot(std::span<const double> coefficients, std::span<const double> row) {
     sum += coefficients[j] * row[j];
   }
   return sum;
+}
+
+std::vector<double> robust_excess(const std::vector<std::vector<double>>& features,
+                                  std::vector<double> times) {
+  constexpr int kRounds = 12;
+  constexpr double kSmallest = 1e-3;  // Milliseconds: residuals below count alike.
+  for (double& ms : times) {
+    ms = std::max(ms, kSmallest);
+  }
+  std::vector<double> weights;
+  std::vector<double> left;
+  for (int round = 0; round < kRounds; ++round) {
+    // Weights of relative_nnls() are of relative residuals.
+    const std::vector<double> fit = relative_nnls(features, times, weights);
+    weights.clear();
+    left.clear();
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      left.push_back(times[i] - dot(fit, features[i]));
+      weights.push_back(times[i] / std::sqrt(std::max(std::abs(left.back()), kSmallest)));
+    }
+  }
+  return left;
 }
 
 }  // namespace stepsim

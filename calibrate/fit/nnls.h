@@ -51,4 +51,14 @@ class RelativeRows {
 /// The sum of coefficient * feature.
 [[nodiscard]] double dot(std::span<const double> coefficients, std::span<const double> row);
 
+/// How much longer each time is than a fit of the features says that long ones do not move: by
+/// least absolute deviations, coefficients not negative.
+///
+/// Args:
+///     features: [time][feature].
+///     times: Milliseconds.
+/// Returns: [time] milliseconds, negative where the time is shorter.
+[[nodiscard]] std::vector<double> robust_excess(const std::vector<std::vector<double>>& features,
+                                                std::vector<double> times);
+
 }  // namespace stepsim

@@ -11,8 +11,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "calibrate/fit/nnls.h"
 #include "calibrate/import/recorded/recorded_meetings.h"
-#include "calibrate/import/recorded/robust_excess.h"
+#include "calibrate/import/recorded/recorded_stalls.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"

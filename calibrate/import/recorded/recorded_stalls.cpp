@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "calibrate/fit/nnls.h"
 #include "calibrate/fit/pass_fit.h"
-#include "calibrate/import/recorded/robust_excess.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
@@ -265,6 +265,11 @@ std::vector<double> thinned(std::vector<double> seconds) {
 }
 
 }  // namespace
+
+std::vector<double> size_features(const StepRecord& row) {
+  const auto tokens = static_cast<double>(row.padded_tokens);
+  return {1, tokens, tokens * static_cast<double>(row.max_length)};
+}
 
 SteadyRuns without_stalls(std::span<const RecordedRun> runs) {
   SteadyRuns result;

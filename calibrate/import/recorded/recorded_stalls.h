@@ -16,6 +16,9 @@ struct SteadyRuns {
   std::vector<std::string> notes;  ///< What was found, in words; empty where nothing was.
 };
 
+/// What a time of a rank's step goes with: a constant, tokens, tokens x length.
+[[nodiscard]] std::vector<double> size_features(const StepRecord& row);
+
 /// Finds the rare steps that something held up which is no part of a step: a checkpoint, an
 /// evaluation, a garbage collection, an epoch's end, a profiler's export. Their times are cut to
 /// what the fit below expects, and how often and how long they were held up goes into the noise.

@@ -106,10 +106,11 @@ std::string points_text(const std::vector<SweepAxis>& axes,
 std::optional<SharedNote> joined_collectives(const std::vector<SweepAxis>& axes,
                                              const SweepReport& report,
                                              std::vector<SharedNote>& notes) {
-  const auto others = std::ranges::stable_partition(
-      notes, [](const SharedNote& note) { return !note.collective.has_value(); });
-  const std::vector<SharedNote> taken(others.begin(), others.end());
-  notes.erase(others.begin(), others.end());
+  const auto others = std::stable_partition(notes.begin(), notes.end(), [](const SharedNote& note) {
+    return !note.collective.has_value();
+  });
+  const std::vector<SharedNote> taken(others, notes.end());
+  notes.erase(others, notes.end());
   if (taken.empty()) {
     return std::nullopt;
   }

@@ -177,8 +177,8 @@ def test_settings_make_another_scenario():
 
 def test_arguments_are_those_of_the_rows():
     sweep = inspect.signature(stepsim.Scenario.sweep).parameters
-    assert list(sweep)[1:11] == ["over", "policy", "global_batch", "samples", "tokens", "gpu_hour",
-                                 "efficiency", "threads", "progress", "resume"]
+    assert list(sweep)[1:11] == ["over", "policy", "samples", "tokens", "gpu_hour", "efficiency",
+                                 "threads", "progress", "global_batch", "resume"]
     assert sweep["efficiency"].default == 80 and sweep["policy"].default is None
     assert sweep["over"].default is inspect.Parameter.empty
     assert "gpu_hour: PRICE: Of a rank for an hour" in stepsim.Scenario.sweep.__doc__

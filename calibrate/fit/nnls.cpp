@@ -197,14 +197,14 @@ double dot(std::span<const double> coefficients, std::span<const double> row) {
 
 std::vector<double> robust_excess(const std::vector<std::vector<double>>& features,
                                   std::vector<double> times) {
-  constexpr int kRounds = 12;
+  constexpr int kReweightings = 12;
   constexpr double kSmallest = 1e-3;  // Milliseconds: residuals below count alike.
   for (double& ms : times) {
     ms = std::max(ms, kSmallest);
   }
   std::vector<double> weights;
   std::vector<double> left;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kReweightings; ++round) {
     // Weights of relative_nnls() are of relative residuals.
     const std::vector<double> fit = relative_nnls(features, times, weights);
     weights.clear();

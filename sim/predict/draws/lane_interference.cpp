@@ -414,47 +414,45 @@ void LaneInterference::end_beside_compute(std::size_t move,
                                           const LaneTimes& start,
                                           const LaneTimes& transfer,
                                           LaneTimes& end) {
-  // Some rank computes at all times from when a transfer's rate last changed to `reached`.
   struct Transfer {
     std::size_t lane = 0;
     LaneProgress progress;
-    double end = 0;
-    double reached = 0;
-    double before = 0;         // What was reached in the round before.
-    double begins = kForever;  // The next kernel that does not overlap what is known.
+    Reach reach;
+    double before = 0;  // What was reached in the round before.
   };
   std::vector<Transfer> transfers;
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     if (lanes_[l].transfer <= 0) {
       continue;
     }
-    Transfer one{l, {transfer[l], start[l]}, 0, start[l], start[l]};
-    one.end = one.progress.change(start[l], 1 + lanes_[l].transfer);
+    Transfer one{l, {transfer[l], start[l]}, {0, start[l]}, start[l]};
+    one.reach.end = one.progress.change(start[l], 1 + lanes_[l].transfer);
     transfers.push_back(one);
   }
   // True: it ends as far as is known. Else it goes on where the next kernel begins.
   const auto ends = [&](Transfer& one) {
-    if (one.reached < one.end && one.reached == one.before) {
-      one.end = one.progress.change(one.reached, 1);
-      if (one.begins < one.end) {
-        one.end = one.progress.change(one.begins, 1 + lanes_[one.lane].transfer);
-        one.reached = one.begins;
+    Reach& reach = one.reach;
+    if (reach.reached < reach.end && reach.reached == one.before) {
+      reach.end = one.progress.change(reach.reached, 1);
+      if (reach.begins < reach.end) {
+        reach.end = one.progress.change(reach.begins, 1 + lanes_[one.lane].transfer);
+        reach.reached = reach.begins;
       } else {
-        one.reached = one.end;
+        reach.reached = reach.end;
       }
     }
-    one.before = one.reached;
-    one.begins = kForever;
-    end[one.lane] = one.end;
-    return one.reached >= one.end;
+    one.before = reach.reached;
+    reach.begins = kForever;
+    end[one.lane] = reach.end;
+    return reach.reached >= reach.end;
   };
   while (!transfers.empty()) {
     std::size_t open = transfers.size();
     for (std::size_t r = 0; r < ranks_.size() && open > 0; ++r) {
       for (Transfer& one : transfers) {
-        if (one.reached < one.end) {
-          follow(cursor(move, r, one.lane), r, one.lane, one.end, one.reached, one.begins);
-          open -= one.reached < one.end ? 0 : 1;
+        if (one.reach.reached < one.reach.end) {
+          follow(cursor(move, r, one.lane), r, one.lane, one.reach);
+          open -= one.reach.reached < one.reach.end ? 0 : 1;
         }
       }
     }
@@ -481,19 +479,14 @@ LaneInterference::Cursor& LaneInterference::cursor(std::size_t move,
   return cursor;
 }
 
-void LaneInterference::follow(Cursor& cursor,
-                              std::size_t rank,
-                              std::size_t lane,
-                              double end,
-                              double& reached,
-                              double& begins) {
+void LaneInterference::follow(Cursor& cursor, std::size_t rank, std::size_t lane, Reach& reach) {
   const std::vector<LockstepMove>& moves = schedule_->schedule().moves;
   for (; cursor.move < moves.size(); ++cursor.move, cursor.kernel = 0) {
     const LockstepMove& move = moves[cursor.move];
-    const bool goes_on =
-        move.kind != Opcode::Work || move.phase == Phase::Data ? go_on(cursor, rank, lane)
-        : move.index < 0 ? follow_kernel(cursor, rank, lane, end, reached, begins)
-                         : follow_stretch(cursor, rank, lane, end, reached, begins);
+    const bool goes_on = move.kind != Opcode::Work || move.phase == Phase::Data
+                             ? go_on(cursor, rank, lane)
+                         : move.index < 0 ? follow_kernel(cursor, rank, lane, reach)
+                                          : follow_stretch(cursor, rank, lane, reach);
     if (!goes_on) {
       return;
     }
@@ -539,24 +532,20 @@ bool LaneInterference::go_on(Cursor& cursor, std::size_t rank, std::size_t lane)
 bool LaneInterference::follow_kernel(Cursor& cursor,
                                      std::size_t rank,
                                      std::size_t lane,
-                                     double end,
-                                     double& reached,
-                                     double& begins) {
+                                     Reach& reach) {
   const LockstepMove& move = schedule_->schedule().moves[cursor.move];
   const LaneSchedule::Times times = schedule_->times(cursor.move);
   const double time = times.work[lane];
   const double start = std::max(cursor.free, cursor.host + (times.latency[lane] - time));
   double ends = start + time;
   if (move.bound != Bound::Unaffected && time > 0) {
-    if (start > reached) {
-      begins = std::min(begins, start);
+    if (!reach.holds(start)) {
       return false;
     }
     const LaneKernel kernel{move.bound, move.blocks};
     Regime regime = cursor.regime;
     ends = end_of(rank, lane, kernel, start, time, regime);
-    reached = std::max(reached, ends);
-    if (reached >= end) {
+    if (!reach.goes_on(ends)) {
       return false;
     }
     cursor.regime = regime;
@@ -569,9 +558,7 @@ bool LaneInterference::follow_kernel(Cursor& cursor,
 bool LaneInterference::follow_stretch(Cursor& cursor,
                                       std::size_t rank,
                                       std::size_t lane,
-                                      double end,
-                                      double& reached,
-                                      double& begins) {
+                                      Reach& reach) {
   const std::size_t stretch = at(schedule_->schedule().moves[cursor.move].index);
   const std::vector<std::int32_t>& kernels = schedule_->kernels(stretch, rank);
   const std::int32_t micro_batch = schedule_->schedule().stretches[stretch].micro_batch;
@@ -580,20 +567,19 @@ bool LaneInterference::follow_stretch(Cursor& cursor,
   const Regime& regime = cursor.regime;
   const bool stays = regime.is_resident && regime.until == kForever;
   const std::size_t kind = stays ? kinds_[regime.number] : 0;
-  if (stays && cursor.kernel == 0 && cursor.free <= reached) {
+  if (stays && cursor.kernel == 0 && cursor.free <= reach.reached) {
     // A device that never pauses alone does not when it is slowed either.
     const LaneSpan& alone = ranks_[rank].work.stretch(static_cast<std::int32_t>(stretch));
     const bool never_pauses =
         cursor.free + alone.device[lane] >= cursor.host + alone.critical[lane];
-    if (never_pauses && cursor.free + alone.device[lane] >= end) {
-      reached = end;
+    if (never_pauses && cursor.free + alone.device[lane] >= reach.end) {
+      reach.reached = reach.end;
       return false;
     }
     const LaneSpan& span = slowed_stretch(rank, kind, stretch);
     const double ends = cursor.free + span.device[lane];
     if (never_pauses || ends >= cursor.host + span.critical[lane]) {
-      reached = std::max(reached, ends);
-      if (reached >= end) {
+      if (!reach.goes_on(ends)) {
         return false;
       }
       cursor.host += span.host[lane];
@@ -608,15 +594,13 @@ bool LaneInterference::follow_stretch(Cursor& cursor,
     const double start = std::max(cursor.free, host);
     double ends = start;
     if (time > 0) {
-      if (start > reached) {
-        begins = std::min(begins, start);
+      if (!reach.holds(start)) {
         return false;
       }
       Regime then = regime;
       ends = stays ? start + slowed_time(rank, kind, micro_batch, work)[lane]
                    : end_of(rank, lane, kernel_of(rank, micro_batch, work), start, time, then);
-      reached = std::max(reached, ends);
-      if (reached >= end) {
+      if (!reach.goes_on(ends)) {
         return false;  // The rank will know what slows the rest of this kernel.
       }
       cursor.regime = then;

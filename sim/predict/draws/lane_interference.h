@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -82,6 +84,23 @@ class LaneInterference {
     std::vector<std::vector<LaneTimes>> times;  ///< [micro-batch][work] Empty: not known yet,
     std::vector<LaneSpan> stretches;            ///< [folded stretch] as these.
   };
+  /// How far compute is known to go on beside a transfer.
+  struct Reach {
+    double end = 0;      ///< When the transfer would end.
+    double reached = 0;  ///< Some rank computes at all times until then.
+    double begins = std::numeric_limits<double>::infinity();  ///< The next kernel after that.
+
+    /// Whether a kernel begins by then.
+    [[nodiscard]] bool holds(double start) {
+      begins = start > reached ? std::min(begins, start) : begins;
+      return start <= reached;
+    }
+    /// Goes on to the end of a kernel. False: the transfer is over by then.
+    [[nodiscard]] bool goes_on(double ends) {
+      reached = std::max(reached, ends);
+      return reached < end;
+    }
+  };
   /// Where a rank is that is followed ahead of its clocks in one lane.
   struct Cursor {
     std::size_t move = 0;
@@ -142,29 +161,19 @@ class LaneInterference {
                           const LaneTimes& transfer,
                           LaneTimes& end);
   [[nodiscard]] Cursor& cursor(std::size_t move, std::size_t rank, std::size_t lane);
-  /// Follows a rank from kernel to kernel as long as each begins by `reached`, and moves that to
-  /// their ends. `begins`: the first of those that do not, of any rank. Kernels that end at `end`,
-  /// when the transfer would, or later are left to the rank.
-  void follow(Cursor& cursor,
-              std::size_t rank,
-              std::size_t lane,
-              double end,
-              double& reached,
-              double& begins);
+  /// Follows a rank from kernel to kernel as far as they move the reach. Those that end with the
+  /// transfer or later are left to the rank.
+  void follow(Cursor& cursor, std::size_t rank, std::size_t lane, Reach& reach);
   // Each of these follows it through a move. False: it goes no further.
   [[nodiscard]] bool go_on(Cursor& cursor, std::size_t rank, std::size_t lane) const;
   [[nodiscard]] bool follow_kernel(Cursor& cursor,
                                    std::size_t rank,
                                    std::size_t lane,
-                                   double end,
-                                   double& reached,
-                                   double& begins);
+                                   Reach& reach);
   [[nodiscard]] bool follow_stretch(Cursor& cursor,
                                     std::size_t rank,
                                     std::size_t lane,
-                                    double end,
-                                    double& reached,
-                                    double& begins);
+                                    Reach& reach);
 
   const Run& run_;
   std::vector<Interference> lanes_;

@@ -277,7 +277,8 @@ TEST_CASE("selective checkpointing computes again what it does not keep") {
   };
   using Names = std::vector<std::string>;
   CHECK(again({CheckpointKind::None}).empty());
-  // Of q, k, v, attention_output, mlp_gate, mlp_up and mlp_down the second, fourth and sixth.
+  // These are the second, fourth and sixth of q, k, v, attention_output, mlp_gate, mlp_up and
+  // mlp_down.
   const Names ops = again({CheckpointKind::Ops, 2});
   for (const std::string layer : {"layer0", "layer3"}) {
     CHECK(of_layer(ops, layer) == Names{"attention_norm",

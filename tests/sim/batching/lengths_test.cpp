@@ -362,7 +362,7 @@ TEST_CASE("lengths: a study reads a data set once") {
   LengthSource other = file;
   other.cap = 1;
   CHECK(known.of(other, 2) == std::vector<std::int64_t>{1, 1});
-  // Of many sets the latest ones are kept.
+  // The latest ones of many sets are kept.
   for (std::int64_t length = 1; length < 9; ++length) {
     LengthSource constant = source(Kind::Constant);
     constant.constant = length;

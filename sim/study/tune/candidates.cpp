@@ -50,10 +50,10 @@ std::string buckets_text(const Scenario& scenario) {
 /// have the same work, and all policies reduce the same gradients.
 class SearchBounds {
  public:
-  SearchBounds(const TuneSpace& space, int threads, Jobs& jobs)
+  SearchBounds(const TuneSpace& space, const CandidateOptions& options, Jobs& jobs)
       : space_(space), shared_(space.shared_size()) {
     find_works();
-    parallel_for(shared_.size(), threads, [&](std::size_t i) {
+    parallel_for(shared_.size(), options.threads, [&](std::size_t i) {
       SharedSettings& settings = shared_[i];
       try {
         settings.scenario = jobs.scenario(space.shared_settings(space.choice(i)));
@@ -64,11 +64,12 @@ class SearchBounds {
       }
     });
     works_.resize(work_points_.size());
-    parallel_for(works_.size(), threads, [&](std::size_t i) {
+    parallel_for(works_.size(), options.threads, [&](std::size_t i) {
       const TuneChoice choice = space.choice(work_points_[i]);
       try {
         works_[i] = work_bound(
-            jobs.job(space.policies()[choice.policy].name, space.settings(choice, false)));
+            jobs.job(space.policies()[choice.policy].name, space.settings(choice, false)),
+            options.limits);
       } catch (const InputError& error) {
         works_[i].refused = error.what();
       }
@@ -130,11 +131,6 @@ class SearchBounds {
   std::vector<WorkBound> works_;          ///< [work]
 };
 
-bool is_within(const std::optional<std::pair<double, double>>& range, double value) {
-  constexpr double kSlack = 1e-9;
-  return !range || (value >= range->first * (1 - kSlack) && value <= range->second * (1 + kSlack));
-}
-
 }  // namespace
 
 std::vector<WorkBound> own_works(const TuneSpace& space, Jobs& jobs) {
@@ -161,18 +157,12 @@ TuneLimits completed_limits(TuneLimits limits, const std::vector<WorkBound>& own
   return limits;
 }
 
-bool meets(const TuneLimits& limits, const WorkBound& work) {
-  return is_within(limits.samples, work.samples) && is_within(limits.tokens, work.useful_tokens) &&
-         !(limits.displacement && work.displacement > *limits.displacement) &&
-         !(limits.keeps_samples && work.left_out > 0);
-}
-
 std::vector<Candidate> find_candidates(const Scenario& scenario,
                                        const TuneSpace& space,
                                        const CandidateOptions& options,
                                        Jobs& jobs,
                                        LeftOut& left_out) {
-  SearchBounds bounds(space, options.threads, jobs);
+  SearchBounds bounds(space, options, jobs);
   const Bytes capacity = jobs.profile(scenario)->memory_capacity;
   const std::vector<AttentionKind> attention =
       mapped(space.policies(), [&](const TuneSpace::Policy& policy) {

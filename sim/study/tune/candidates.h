@@ -14,14 +14,6 @@
 
 namespace stepsim {
 
-/// What a user asks of a setting.
-struct TuneLimits {
-  std::optional<std::pair<double, double>> samples;  ///< Per step, over all ranks: least and most.
-  std::optional<std::pair<double, double>> tokens;   ///< Useful ones, the same.
-  std::optional<double> displacement;                ///< TrainingEffects::displacement, at most.
-  bool keeps_samples = false;  ///< No sample of an epoch is lost, and no token cropped.
-};
-
 /// A point that may be priced, with what is known of it before.
 struct Candidate {
   std::size_t number = 0;   ///< In the space.
@@ -53,8 +45,6 @@ struct CandidateOptions {
 /// The limits, and where they say nothing of samples and tokens: the samples of a step lie within a
 /// quarter of those that the scenario's own policies have. Else more accumulation always wins.
 [[nodiscard]] TuneLimits completed_limits(TuneLimits limits, const std::vector<WorkBound>& own);
-
-[[nodiscard]] bool meets(const TuneLimits& limits, const WorkBound& work);
 
 /// Returns the points of a space that may be priced, those with the highest bound first, and counts
 /// all others. A bound is the useful tokens of a step over least_step_s().

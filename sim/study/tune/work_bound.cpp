@@ -201,7 +201,7 @@ class StepBounds {
 };
 
 /// The samples and tokens of the steady steps, and the shapes that need most memory.
-void add_batches(const Run& run, WorkBound& bound) {
+void add_batches(const PlannedJob& run, WorkBound& bound) {
   const Scenario& scenario = run.scenario();
   const double steps = scenario.steps - scenario.warmup_steps;
   const std::size_t per_step = at(scenario.ranks) * at(scenario.ddp.accumulation_steps);
@@ -235,19 +235,37 @@ double left_out_share(const TrainingEffects& effects,
   return all > 0 ? static_cast<double>(left_out) / static_cast<double>(all) : 0;
 }
 
+bool is_within(const std::optional<std::pair<double, double>>& range, double value) {
+  constexpr double kSlack = 1e-9;
+  return !range || (value >= range->first * (1 - kSlack) && value <= range->second * (1 + kSlack));
+}
+
 }  // namespace
 
-WorkBound work_bound(const Job& job) {
+bool meets(const TuneLimits& limits, const WorkBound& work) {
+  return is_within(limits.samples, work.samples) && is_within(limits.tokens, work.useful_tokens) &&
+         !(limits.displacement && work.displacement > *limits.displacement) &&
+         !(limits.keeps_samples && work.left_out > 0);
+}
+
+WorkBound work_bound(const Job& job, const TuneLimits& limits) {
   WorkBound bound;
   try {
+    const PlannedJob planned(job);
+    add_batches(planned, bound);
+    if (!meets(limits, bound)) {
+      return bound;
+    }
+    const TrainingEffects effects = planned.training_effects();
+    bound.displacement = effects.displacement;
+    bound.left_out = left_out_share(effects, job.policy(), planned.planned().data.varlen);
+    if (!meets(limits, bound)) {
+      return bound;
+    }
     Run run(job);
     if (run.reduced().facts().own_work.ranks_wait) {
       StepBounds(run).add_to(bound);
     }
-    add_batches(run, bound);
-    const TrainingEffects effects = run.training_effects();
-    bound.displacement = effects.displacement;
-    bound.left_out = left_out_share(effects, job.policy(), run.planned().data.varlen);
   } catch (const InputError& error) {
     bound.refused = error.what();
   }

@@ -6,6 +6,7 @@
 
 #include "costmodel/model/batch_shape.h"
 #include "sim/predict/run/job.h"
+#include "sim/study/tune/tune_limits.h"
 
 namespace stepsim {
 
@@ -32,7 +33,10 @@ struct WorkBound {
   double rounding_s = 0;    ///< What rounding each work to nanoseconds may come to.
 };
 
-/// Raises nothing for a setting that cannot be: WorkBound::refused says why.
-[[nodiscard]] WorkBound work_bound(const Job& job);
+[[nodiscard]] bool meets(const TuneLimits& limits, const WorkBound& work);
+
+/// A setting outside the limits is planned, but not priced: what it takes is left empty. Raises
+/// nothing for a setting that cannot be: WorkBound::refused says why.
+[[nodiscard]] WorkBound work_bound(const Job& job, const TuneLimits& limits = {});
 
 }  // namespace stepsim

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "costmodel/base/mapped.h"
+#include "costmodel/model/transformer_layout.h"
 
 namespace stepsim {
 
@@ -184,7 +185,8 @@ std::int64_t bucket_bytes(const Bucket& bucket, std::span<const BucketParameter>
 }
 
 std::vector<BucketParameter> bucket_parameters(const TransformerConfig& config) {
-  return mapped(parameters(config), [](const Parameter& parameter) {
+  return mapped(owned_parameters(config), [](const OwnedParameter& owned) {
+    const Parameter& parameter = owned.parameter;
     return BucketParameter{
         parameter.bytes().value(), std::string(name_of(parameter.dtype)), parameter.sparse};
   });

@@ -82,6 +82,9 @@ std::vector<Op> kept_ops(const Checkpointing& checkpointing, const std::vector<O
 
 StepOps checkpointed_step_ops(const TransformerConfig& config, const Checkpointing& checkpointing) {
   StepOps ops = step_ops(config);
+  if (checkpointing.kind == CheckpointKind::None) {
+    return ops;
+  }
   std::map<std::string, std::vector<Op>> again;
   std::int64_t index = 0;
   for (auto& [layer, forward] : ops_by_layer(config, ops)) {

@@ -15,8 +15,9 @@ struct OwnedParameter {
   std::string op;  ///< "layer3.qkv"
 };
 
-/// Returns the parameters in registration order. A tied table belongs to the op "embedding".
-[[nodiscard]] std::vector<OwnedParameter> owned_parameters(const TransformerConfig& config);
+/// Returns the parameters in registration order. A tied table belongs to the op "embedding". The
+/// list stays until this thread asks for that of another model.
+[[nodiscard]] const std::vector<OwnedParameter>& owned_parameters(const TransformerConfig& config);
 
 /// Returns what a Transformers model is made of.
 [[nodiscard]] DescribedModel described(const TransformerConfig& config);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/last_made.h"
 #include "costmodel/model/transformer_layout.h"
 
 namespace stepsim {
@@ -173,7 +174,7 @@ StepOps tensor_ops(const TransformerConfig& config) {
 /// Maps each op to the parameters that it uses, by ascending index.
 std::map<std::string, std::vector<int>> parameters_by_op(const TransformerConfig& config) {
   std::map<std::string, std::vector<int>> result;
-  const auto list = owned_parameters(config);
+  const std::vector<OwnedParameter>& list = owned_parameters(config);
   for (std::size_t i = 0; i < list.size(); ++i) {
     result[list[i].op].push_back(static_cast<int>(i));
   }
@@ -188,9 +189,7 @@ bool weight_is_first(const Op& op, const std::vector<std::string>& convolutions)
          std::ranges::find(convolutions, op.name) != convolutions.end();
 }
 
-}  // namespace
-
-StepOps step_ops(const TransformerConfig& config) {
+StepOps listed_ops(const TransformerConfig& config) {
   if (!config.tensors.empty()) {
     check(config);
     return tensor_ops(config);
@@ -229,6 +228,18 @@ StepOps step_ops(const TransformerConfig& config) {
   return result;
 }
 
+/// The ops stay until this thread asks for those of another model.
+const StepOps& known_ops(const TransformerConfig& config) {
+  thread_local LastMade<TransformerConfig, StepOps> last;
+  return last.get(config, [&] { return listed_ops(config); });
+}
+
+}  // namespace
+
+StepOps step_ops(const TransformerConfig& config) {
+  return known_ops(config);
+}
+
 std::string_view layer_of(const Op& op, ModelFamily family) {
   const std::string_view name = op.name;
   const std::size_t dot = name.find('.');
@@ -238,7 +249,7 @@ std::string_view layer_of(const Op& op, ModelFamily family) {
 
 std::vector<int> ready_order(const TransformerConfig& config) {
   std::vector<int> order;
-  for (const auto& op : step_ops(config).backward) {
+  for (const Op& op : known_ops(config).backward) {
     order.insert(order.end(), op.completes.begin(), op.completes.end());
   }
   return order;

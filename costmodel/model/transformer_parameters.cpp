@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/last_made.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/model/transformer_layout.h"
 
@@ -202,9 +203,7 @@ void transformers(const TransformerConfig& c, ParameterList& list) {
   }
 }
 
-}  // namespace
-
-std::vector<OwnedParameter> owned_parameters(const TransformerConfig& config) {
+std::vector<OwnedParameter> listed_parameters(const TransformerConfig& config) {
   check(config);
   ParameterList list(config);
   switch (config.family) {
@@ -240,8 +239,15 @@ std::vector<OwnedParameter> owned_parameters(const TransformerConfig& config) {
   return owned;
 }
 
+}  // namespace
+
+const std::vector<OwnedParameter>& owned_parameters(const TransformerConfig& config) {
+  thread_local LastMade<TransformerConfig, std::vector<OwnedParameter>> last;
+  return last.get(config, [&] { return listed_parameters(config); });
+}
+
 std::vector<Parameter> parameters(const TransformerConfig& config) {
-  return mapped(owned_parameters(config), [](auto& owned) { return std::move(owned.parameter); });
+  return mapped(owned_parameters(config), &OwnedParameter::parameter);
 }
 
 std::vector<Parameter> frozen_parameters(const TransformerConfig& config) {
@@ -257,7 +263,8 @@ std::vector<Parameter> frozen_parameters(const TransformerConfig& config) {
 }
 
 std::int64_t parameter_count(const TransformerConfig& config) {
-  return sum_of(parameters(config), [](const auto& parameter) { return parameter.elements(); });
+  return sum_of(owned_parameters(config),
+                [](const OwnedParameter& owned) { return owned.parameter.elements(); });
 }
 
 }  // namespace stepsim

@@ -45,7 +45,8 @@ std::string settings_until(Stage stage, const std::vector<Setting>& settings) {
 
 Jobs::Jobs(Scenario scenario, std::string option)
     : scenario_(std::make_shared<const Scenario>(std::move(scenario))),
-      option_(std::move(option)) {}
+      option_(std::move(option)),
+      most_bytes_(kept_bytes()) {}
 
 Scenario Jobs::scenario(const std::vector<Setting>& settings) const {
   return settings.empty() ? *scenario_ : with_settings(*scenario_, {settings, option_});
@@ -95,12 +96,11 @@ RunStages Jobs::stages(const std::string& policy, const std::vector<Setting>& se
 }
 
 void Jobs::forget_oldest() {
-  const double most = kept_bytes();
   double bytes = 0;
   for (auto plan = plans_.begin(); plan != plans_.end();) {
     const std::shared_ptr<const PlannedRun> planned = plan->planned->made();
     bytes += planned == nullptr ? 0 : bytes_of(*planned);
-    plan = bytes > most ? plans_.erase(plan) : std::next(plan);
+    plan = bytes > most_bytes_ ? plans_.erase(plan) : std::next(plan);
   }
 }
 

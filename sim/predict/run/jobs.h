@@ -48,6 +48,7 @@ class Jobs {
   std::shared_ptr<const Scenario> scenario_;
   std::shared_ptr<KnownLengths> lengths_ = std::make_shared<KnownLengths>();
   std::string option_;
+  double most_bytes_;  ///< That the stages take.
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Profile>> profiles_;  ///< By path.
   std::list<Planned> plans_;                                        ///< The latest one first.

@@ -67,6 +67,11 @@ std::size_t combinations(const std::vector<SweepAxis>& axes) {
   return count;
 }
 
+std::size_t points_of(std::size_t own, std::size_t shared) {
+  const bool too_many = own > TuneSpace::kMostPoints || shared > TuneSpace::kMostPoints;
+  return too_many ? TuneSpace::kMostPoints + 1 : own * shared;
+}
+
 }  // namespace
 
 TuneSpace::TuneSpace(const Scenario& scenario, const std::vector<SweepAxis>& over) {
@@ -117,8 +122,12 @@ TuneSpace::TuneSpace(const Scenario& scenario, const std::vector<SweepAxis>& ove
   if (first_is_own_) {
     add_default_axes(scenario);
   }
-  const std::size_t points = size();
-  if (points > kMostPoints) {
+  shared_size_ = combinations(mapped(shared_, &TuneAxis::axis));
+  for (const Policy& policy : policies_) {
+    size_ += points_of(combinations(policy.axes), shared_size_);
+    ends_.push_back(size_);
+  }
+  if (size_ > kMostPoints) {
     throw InputError(
         "the space has more than {} points; give fewer values, or fewer keys, with --over",
         kMostPoints);
@@ -160,29 +169,12 @@ void TuneSpace::add_default_axes(const Scenario& scenario) {
   }
 }
 
-std::size_t TuneSpace::shared_size() const {
-  return combinations(mapped(shared_, &TuneAxis::axis));
-}
-
-std::size_t TuneSpace::size() const {
-  std::size_t count = 0;
-  for (const Policy& policy : policies_) {
-    const std::size_t own = combinations(policy.axes);
-    if (own > kMostPoints || shared_size() > kMostPoints) {
-      return kMostPoints + 1;
-    }
-    count += own * shared_size();
-  }
-  return count;
-}
-
 TuneChoice TuneSpace::choice(std::size_t number) const {
   TuneChoice choice;
-  std::size_t points = combinations(policies_.front().axes) * shared_size();
-  while (number >= points) {
-    number -= points;
-    points = combinations(policies_[++choice.policy].axes) * shared_size();
+  while (number >= ends_[choice.policy]) {
+    ++choice.policy;
   }
+  number -= choice.policy > 0 ? ends_[choice.policy - 1] : 0;
   const auto take = [&](const SweepAxis& axis) {
     const std::size_t value = number % axis.values.size();
     number /= axis.values.size();
@@ -201,10 +193,7 @@ TuneChoice TuneSpace::choice(std::size_t number) const {
 }
 
 std::size_t TuneSpace::number(const TuneChoice& choice) const {
-  std::size_t before = 0;
-  for (std::size_t i = 0; i < choice.policy; ++i) {
-    before += combinations(policies_[i].axes) * shared_size();
-  }
+  const std::size_t before = choice.policy > 0 ? ends_[choice.policy - 1] : 0;
   std::size_t number = 0;
   const std::vector<SweepAxis>& own = policies_[choice.policy].axes;
   for (std::size_t i = 0; i < own.size(); ++i) {

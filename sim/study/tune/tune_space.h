@@ -41,9 +41,9 @@ class TuneSpace {
 
   [[nodiscard]] const std::vector<Policy>& policies() const { return policies_; }
   [[nodiscard]] const std::vector<TuneAxis>& shared() const { return shared_; }
-  [[nodiscard]] std::size_t size() const;
+  [[nodiscard]] std::size_t size() const { return size_; }
   /// The number of combinations of the shared axes.
-  [[nodiscard]] std::size_t shared_size() const;
+  [[nodiscard]] std::size_t shared_size() const { return shared_size_; }
   /// Points are numbered policy by policy; the last shared axis varies fastest. The scenario's own
   /// values come first where it lists them first.
   [[nodiscard]] TuneChoice choice(std::size_t number) const;
@@ -75,7 +75,10 @@ class TuneSpace {
 
   std::vector<Policy> policies_;
   std::vector<TuneAxis> shared_;
-  bool first_is_own_ = false;  ///< The first value of each axis is the scenario's.
+  std::size_t shared_size_ = 1;
+  std::size_t size_ = 0;
+  std::vector<std::size_t> ends_;  ///< [policy] The number after its last point.
+  bool first_is_own_ = false;      ///< The first value of each axis is the scenario's.
 };
 
 }  // namespace stepsim

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -77,21 +76,22 @@ Job Jobs::job(const std::string& policy, const std::vector<Setting>& settings) {
 RunStages Jobs::stages(const std::string& policy, const std::vector<Setting>& settings) {
   const std::string key = policy + "\n" + settings_until(Stage::Planned, settings);
   const std::lock_guard lock(mutex_);
-  auto known = std::ranges::find(plans_, key, &Planned::key);
-  if (known == plans_.end()) {
+  const auto known = place_of_plan_.find(key);
+  if (known == place_of_plan_.end()) {
     const RunStages made;
     plans_.push_front({key, made.planned, made.effects, {}});
-    known = plans_.begin();
+    place_of_plan_[key] = plans_.begin();
     forget_oldest();
   } else {
-    plans_.splice(plans_.begin(), plans_, known);
+    plans_.splice(plans_.begin(), plans_, known->second);
   }
+  Planned& plan = plans_.front();
   RunStages stages;
   stages.lengths = lengths_;
-  stages.planned = known->planned;
-  stages.effects = known->effects;
-  stages.priced = known->priced.try_emplace(settings_until(Stage::Priced, settings), stages.priced)
-                      .first->second;
+  stages.planned = plan.planned;
+  stages.effects = plan.effects;
+  stages.priced =
+      plan.priced.try_emplace(settings_until(Stage::Priced, settings), stages.priced).first->second;
   return stages;
 }
 
@@ -100,7 +100,12 @@ void Jobs::forget_oldest() {
   for (auto plan = plans_.begin(); plan != plans_.end();) {
     const std::shared_ptr<const PlannedRun> planned = plan->planned->made();
     bytes += planned == nullptr ? 0 : bytes_of(*planned);
-    plan = bytes > most_bytes_ ? plans_.erase(plan) : std::next(plan);
+    if (bytes > most_bytes_) {
+      place_of_plan_.erase(plan->key);
+      plan = plans_.erase(plan);
+    } else {
+      ++plan;
+    }
   }
 }
 

@@ -50,8 +50,9 @@ class Jobs {
   std::string option_;
   double most_bytes_;  ///< That the stages take.
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const Profile>> profiles_;  ///< By path.
-  std::list<Planned> plans_;                                        ///< The latest one first.
+  std::map<std::string, std::shared_ptr<const Profile>> profiles_;     ///< By path.
+  std::list<Planned> plans_;                                           ///< The latest one first.
+  std::map<std::string, std::list<Planned>::iterator> place_of_plan_;  ///< [Planned::key]
 };
 
 }  // namespace stepsim

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -215,9 +216,23 @@ class PointPrices {
   double best_ = 0;
 };
 
+/// A candidate for the front.
+struct FrontCandidate : Candidate {
+  std::size_t kind = 0;  ///< Those of one kind have the same memory and order, and leave out the
+                         ///< same.
+};
+
+std::vector<FrontCandidate> front_candidates(std::span<const Candidate> candidates) {
+  std::map<std::tuple<double, double, double>, std::size_t> kinds;
+  return mapped(candidates, [&](const Candidate& one) {
+    const std::tuple kind(one.memory_mib, one.displacement, one.left_out);
+    return FrontCandidate{one, kinds.try_emplace(kind, kinds.size()).first->second};
+  });
+}
+
 /// Prices what could be on the front: what no priced point beats even if it is as fast as its
-/// bound. `candidates`: those that are not priced, by their bounds.
-void price_front(std::vector<Candidate> candidates,
+/// bound. `open`: those that are not priced, by their bounds.
+void price_front(std::span<const Candidate> open,
                  const TuneOptions& options,
                  PointPrices& prices,
                  TuneResult& result) {
@@ -233,17 +248,18 @@ void price_front(std::vector<Candidate> candidates,
   if (options.most_priced > 0) {
     left = std::min(left, options.most_priced - std::min(options.most_priced, result.priced));
   }
-  // Points of the same memory and order that leave out the same differ in speed alone: one of them
-  // at a time, so that the whole front is seen before any part of it is searched closely.
-  std::map<std::tuple<double, double, double>, std::size_t> priced;
-  const auto priced_alike = [&](const Candidate& candidate) -> std::size_t& {
-    return priced[{candidate.memory_mib, candidate.displacement, candidate.left_out}];
+  // Points of one kind differ in speed alone: one of them at a time, so that the whole front is
+  // seen before any part of it is searched closely.
+  std::vector<FrontCandidate> candidates = front_candidates(open);
+  std::vector<std::size_t> priced(candidates.size());  // [kind]
+  const auto priced_alike = [&](const FrontCandidate& candidate) -> std::size_t& {
+    return priced[candidate.kind];
   };
   for (;;) {
     std::erase_if(candidates, is_beaten);
     std::ranges::stable_sort(candidates, std::less(), priced_alike);
     std::vector<Candidate> round;
-    for (const Candidate& candidate : candidates) {
+    for (const FrontCandidate& candidate : candidates) {
       if (round.size() < std::min(kRound, left) &&
           priced_alike(candidate) == priced_alike(candidates.front())) {
         round.push_back(candidate);
@@ -437,10 +453,7 @@ TuneResult tune(Jobs& jobs,
   const bool ended = next < candidates.size() && !is_done();
   const double next_bound = next < candidates.size() ? candidates[next].bound : 0;
   result.priced = next;
-  price_front({candidates.begin() + static_cast<std::ptrdiff_t>(next), candidates.end()},
-              options,
-              prices,
-              result);
+  price_front(std::span(candidates).subspan(next), options, prices, result);
   const TunedPoint simpler = simplified(*std::ranges::min_element(prices.points(), is_faster),
                                         space,
                                         candidates,

@@ -205,15 +205,17 @@ void add_batches(const PlannedJob& run, WorkBound& bound) {
   const Scenario& scenario = run.scenario();
   const double steps = scenario.steps - scenario.warmup_steps;
   const std::size_t per_step = at(scenario.ranks) * at(scenario.ddp.accumulation_steps);
+  std::int64_t useful_tokens = 0;
+  std::int64_t samples = 0;
+  for (std::size_t i = at(scenario.warmup_steps) * per_step; i < run.batches(); ++i) {
+    useful_tokens += run.batch(i).shape.useful_tokens;
+    samples += run.batch(i).samples;
+  }
+  bound.useful_tokens = static_cast<double>(useful_tokens) / steps;
+  bound.samples = static_cast<double>(samples) / steps;
   std::set<BatchShape> shapes;
-  for (std::size_t i = 0; i < run.batches(); ++i) {
-    const RunBatch& batch = run.batch(i);
-    const BatchShape& shape = batch.shape;
-    shapes.insert(shape);
-    if (i >= at(scenario.warmup_steps) * per_step) {
-      bound.useful_tokens += static_cast<double>(shape.useful_tokens) / steps;
-      bound.samples += static_cast<double>(batch.samples) / steps;
-    }
+  for (const RunBatch& batch : run.planned().different) {
+    shapes.insert(batch.shape);
   }
   constexpr std::size_t kShapes = 16;
   bound.largest.assign(shapes.begin(), shapes.end());

@@ -68,7 +68,7 @@ std::string asked(const std::string& question,
       return offered;
     }
     const std::string given(trimmed(line));
-    const std::string answer = given.empty() ? offered : given;
+    std::string answer = given.empty() ? offered : given;
     try {
       check(answer);
       return answer;

@@ -66,8 +66,9 @@ class OrderedExecution {
 
   /// Ends the collectives that all ranks have launched. True when there was one.
   bool complete();
-  /// `free`: the end of the one before it, on its communicator. False: they would share links.
-  [[nodiscard]] bool complete(const Communicator& rules, std::int32_t collective, SimTime& free);
+  /// `number`: of the collective. `free`: the end of the one before it, on its communicator. False:
+  /// they would share links.
+  [[nodiscard]] bool complete(const Communicator& rules, std::int32_t number, SimTime& free);
   /// When a transfer ends that compute slows.
   SimTime end_beside_compute(SimTime start, Duration transfer);
 

@@ -11,10 +11,12 @@ namespace stepsim::engine_detail {
 /// becomes that long.
 [[nodiscard]] inline Duration scaled(Duration duration, double factor) {
   constexpr double kTooLong = 0x1p60;  // Beyond kTimeLimit; its sum with a time does not wrap.
+  // NOLINTBEGIN(bugprone-incorrect-roundings): no time is negative, and llround() is a call.
   return factor == 1
              ? duration
              : Duration(static_cast<std::int64_t>(
                    std::min(kTooLong, static_cast<double>(duration.count()) * factor) + 0.5));
+  // NOLINTEND(bugprone-incorrect-roundings)
 }
 
 /// Work or a transfer that is under way at a rate that changes.

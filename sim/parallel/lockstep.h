@@ -38,6 +38,7 @@ struct LockstepMove {
 struct RepeatedWork {
   std::vector<std::int32_t> work;
   int times = 1;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the 0 of the comparison for one.
   auto operator<=>(const RepeatedWork&) const = default;
 };
 

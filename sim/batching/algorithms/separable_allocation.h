@@ -23,14 +23,14 @@ struct Split {
 /// the best allocation found on the way is returned with exact = false.
 ///
 /// Args:
-///     values: The values of all ranks, one rank's behind the other's. Integer is std::int64_t or
+///     all: The values of all ranks, one rank's behind the other's. Integer is std::int64_t or
 ///     WideInteger;
 ///         magnitudes summed over ranks stay below 2^61 or 2^125.
 ///     first: [rank] where its values begin, and the end: one more than there are ranks. A rank has
 ///         one value at least.
 ///     total: 0 .. the sum of the largest d.
 template <typename Integer>
-[[nodiscard]] Split separable_allocation(std::span<const Integer> values,
+[[nodiscard]] Split separable_allocation(std::span<const Integer> all,
                                          std::span<const std::size_t> first,
                                          std::int64_t total);
 

@@ -16,6 +16,7 @@ constexpr double kForever = std::numeric_limits<double>::infinity();
 
 /// What engine_detail::scaled() makes of whole nanoseconds.
 double scaled(double time, double factor) {
+  // NOLINTNEXTLINE(bugprone-incorrect-roundings): as there.
   return factor == 1 ? time : static_cast<double>(static_cast<std::int64_t>(time * factor + 0.5));
 }
 
@@ -349,11 +350,11 @@ double LaneInterference::end_of(std::size_t rank,
 
 double LaneInterference::until(std::size_t rank, std::size_t lane, const Regime& regime) const {
   const std::size_t number = regime.number;
-  if (number >= launched_) {
-    return kForever;  // The rank has not launched it.
+  if (number >= (regime.is_resident ? timed_ : launched_)) {
+    return kForever;  // It has no end yet, or the rank has not launched it.
   }
   if (regime.is_resident) {
-    return number < timed_ ? ends_[number][lane] : kForever;
+    return ends_[number][lane];
   }
   if (!lanes_[lane].while_waiting) {
     return starts_[number][lane];

@@ -119,7 +119,7 @@ class LaneInterference {
     return ranks_[rank]
         .work.times[static_cast<std::size_t>(micro_batch)][static_cast<std::size_t>(work)];
   }
-  void work_on_stretch(std::size_t stretch, std::size_t rank, LaneTimes& host, LaneTimes& stream);
+  void work_on_stretch(std::size_t number, std::size_t rank, LaneTimes& host, LaneTimes& stream);
   /// `ready`: [lane] when its launch has taken effect.
   void work_on(std::size_t rank,
                const LaneKernel& kernel,
@@ -136,7 +136,7 @@ class LaneInterference {
                                              std::int32_t work);
   [[nodiscard]] const LaneSpan& slowed_stretch(std::size_t rank,
                                                std::size_t kind,
-                                               std::size_t stretch);
+                                               std::size_t number);
   /// [lane] The time of any kernel beside the collective that each lane is at.
   [[nodiscard]] const double* slowed_by(const Regimes& regimes,
                                         const LaneKernel& kernel,

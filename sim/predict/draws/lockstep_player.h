@@ -61,8 +61,8 @@ class LockstepPlayer {
   void load(int step, std::size_t rank);
   [[nodiscard]] bool play_step(int step, const LaneSchedule& schedule);
   void begin_step(const LaneSchedule& schedule);
-  void make(const LaneSchedule& schedule, std::size_t move, std::size_t rank);
-  void work(const LaneSchedule& schedule, std::size_t move, std::size_t rank);
+  void make(const LaneSchedule& schedule, std::size_t number, std::size_t rank);
+  void work(const LaneSchedule& schedule, std::size_t number, std::size_t of_rank);
   /// All ranks have called by this move: false where two transfers would share links.
   [[nodiscard]] bool transfer(const LaneSchedule& schedule, std::size_t move);
   void draw_transfers(const LaneSchedule& schedule);

@@ -1,5 +1,5 @@
 // Traces of PyTorch's profiler, plain or gzip, of one rank or of several; what is made of them must
-// be read.
+// be read. Rows that simdjson reads are told as the parser of repaired traces tells them.
 
 #include <vector>
 
@@ -7,6 +7,7 @@
 #include "costmodel/records/profile.h"
 #include "costmodel/records/run_record.h"
 #include "sim/cli/questions.h"
+#include "tests/calibrate/import/told_of_trace.h"
 #include "tests/fuzz/door.h"
 
 namespace stepsim::fuzz {
@@ -16,6 +17,9 @@ void enter_kineto(std::string_view input) {
   for (const InputPart& part : parts_of(input)) {
     if (!part.text.empty()) {
       import.push_back(file_with("trace" + std::to_string(import.size()), part.text));
+      require(test::told_of_trace(import.back(), KinetoParser::Fast) ==
+                  test::told_of_trace(import.back(), KinetoParser::Tolerant),
+              "rows that the repairing parser does not read, or otherwise");
     }
   }
   const auto imported = [&](const std::string& option, const std::string& path) {

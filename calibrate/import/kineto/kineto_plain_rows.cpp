@@ -123,6 +123,7 @@ class Teller {
     client_.open_list();
     for (auto result : elements) {
       ondemand::value element;
+      // NOLINTNEXTLINE(performance-move-const-arg): get() is a member of rvalues alone.
       if (std::move(result).get(element) != simdjson::SUCCESS || !any(element, depth)) {
         return false;
       }
@@ -141,8 +142,12 @@ class Teller {
   }
 
   bool string(ondemand::value value) {
+    // To simdjson, which has not been asked for its text, a string before a colon is a key, also
+    // where a value belongs: {"name": "a": 1} would be an object.
+    const std::string_view raw = value.raw_json_token();
+    const char next = *(raw.data() + raw.size());
     const std::string_view token = token_of(value);
-    if (token.size() < 2 || token.back() != '"') {
+    if (next == ':' || token.size() < 2 || token.back() != '"') {
       return false;
     }
     const std::string_view inside = token.substr(1, token.size() - 2);
@@ -239,6 +244,7 @@ std::size_t KinetoPlainRows::read(std::span<char> text, KinetoClient& client) {
     for (auto result : rows) {
       ondemand::value row;
       const char* next = nullptr;
+      // NOLINTNEXTLINE(performance-move-const-arg): get() is a member of rvalues alone.
       plain = std::move(result).get(row) == simdjson::SUCCESS && teller.object(row, 0) &&
               list.current_location().get(next) == simdjson::SUCCESS;
       if (!plain) {

@@ -35,9 +35,8 @@ struct EngineRules {
 /// on all ranks together. With interference, rates change whenever a collective becomes resident or
 /// ends and whenever compute starts or ends; what is under way is rescheduled. Work that follows
 /// work on a stream is one event as long as no rate changes. Where spans are recorded each piece of
-/// work has its own, to the same times: what happens at one nanosecond has no order between ranks,
-/// and where pieces of work last no longer than a few of them, that may round a transfer
-/// differently.
+/// work has its own, to the same times: a rate that changes and changes back within a nanosecond,
+/// in which ranks have no order, rounds nothing.
 class Engine {
  public:
   /// `clocks` holds the clocks of all ranks at the beginning. Programs that are played one after

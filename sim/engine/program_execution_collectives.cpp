@@ -111,7 +111,7 @@ void ProgramExecution::rerate_transfer(std::int32_t collective) {
   if (rules_.communicators[at(communicator)].shares_links) {
     slowdown *= static_cast<double>(communicators_[at(communicator)].active.size());
   }
-  const SimTime end = bounded(transfer.progress.change(events_.now(), slowdown));
+  const SimTime end = bounded(transfer.progress.change_or_take_back(events_.now(), slowdown));
   events_.push(end,
                static_cast<std::int32_t>(Kind::TransferEnd),
                0,

@@ -24,12 +24,16 @@ struct Progress {
   Duration left{0};  ///< What is left to do, as it would take at full speed.
   SimTime since;     ///< When `left` was last brought up to date; later than now: it starts then.
   double slowdown = 1;
+  Duration left_before{0};  ///< The same before the last change.
+  SimTime since_before;
+  double slowdown_before = 0;  ///< 0: it has not changed.
   std::int32_t generation = 0;
   bool running = false;
 
   void start(SimTime at, Duration work) {
     left = work;
     since = at;
+    slowdown_before = 0;
     running = true;
   }
 
@@ -42,6 +46,22 @@ struct Progress {
     slowdown = new_slowdown;
     ++generation;
     return end();
+  }
+
+  /// The same, where a change to the old rate takes back one at the same time, which was rounded.
+  SimTime change_or_take_back(SimTime now, double new_slowdown) {
+    if (now > since) {
+      left_before = left;
+      since_before = since;
+      slowdown_before = slowdown;
+    } else if (now == since && new_slowdown == slowdown_before) {
+      left = left_before;
+      since = since_before;
+      slowdown = slowdown_before;
+      ++generation;
+      return end();
+    }
+    return change(now, new_slowdown);
   }
 
   [[nodiscard]] SimTime end() const { return since + scaled(left, slowdown); }

@@ -11,6 +11,7 @@
 namespace stepsim::test {
 
 /// Draws programs that every rank comes to the end of: waits are for what was launched before.
+/// They are the same by every compiler: no expression has two draws, whose order is not given.
 class RandomPrograms {
  public:
   /// All times are multiples of `grain`, up to `longest` grains for a piece of work. With a few of
@@ -81,7 +82,8 @@ class RandomPrograms {
       in.bound = one_in(12) ? Bound::Unaffected : one_in(2) ? Bound::Compute : Bound::Memory;
       in.blocks = static_cast<std::int32_t>(below(300));
       in.work = one_in(12) ? Duration(0) : duration();
-      in.host = grain_ * (duration() / grain_ / (one_in(8) ? 1 : 16));
+      const std::int64_t shorter = one_in(8) ? 1 : 16;
+      in.host = grain_ * (duration() / grain_ / shorter);
       in.latency = in.host;
       rank.push_back(in);
     }
@@ -121,14 +123,18 @@ class RandomPrograms {
         in.kind = one_in(3) ? Opcode::HostWait : Opcode::StreamWait;
         in.index = chosen(static_cast<std::int32_t>(program.collectives.size()));
         break;
-      default:
+      default: {
         in.kind = Opcode::Collective;
         in.stream = !in_order_ && one_in(4) ? kNoStream : in.stream;
         in.index = static_cast<std::int32_t>(program.collectives.size());
-        program.collectives.push_back({static_cast<std::int32_t>(below(rules.communicators.size())),
-                                       (one_in(2) ? 8 : 1) * duration(),
-                                       static_cast<std::int32_t>(below(20))});
+        Collective collective;
+        collective.communicator = static_cast<std::int32_t>(below(rules.communicators.size()));
+        collective.transfer = duration();
+        collective.transfer *= one_in(2) ? 8 : 1;
+        collective.channels = static_cast<std::int32_t>(below(20));
+        program.collectives.push_back(collective);
         break;
+      }
     }
     if (in.kind == Opcode::Collective || in.index >= 0 || in.kind == Opcode::HostSync ||
         in.kind == Opcode::HostUntil) {

@@ -93,8 +93,7 @@ COMPOSED = COSTMODEL + CALIBRATE + SIM + ["sim", "sim/library", "sim/python"]
 
 # Library header prefix -> folders (or files) that may include it.
 LIBRARIES = {
-    "boost/": ("costmodel/terminal/command_parser.cpp", "sim/predict/draws/noise", "sim/study/diff/effect.cpp",
-               "calibrate/samples/statistics.cpp"),
+    "boost/": ("costmodel/terminal/command_parser.cpp", "costmodel/base/quantile.cpp", "sim/predict/draws/noise"),
     "gloo/": ("calibrate/cpu/",),
     "Eigen/": ("calibrate/fit/", "sim/batching/algorithms/sparse_nnls"),
     "simdjson": ("costmodel/io/", "calibrate/import/kineto/"),

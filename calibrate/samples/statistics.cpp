@@ -6,9 +6,6 @@
 #include <cstdint>
 #include <numeric>
 
-#include <boost/math/distributions/normal.hpp>
-#include <boost/math/distributions/students_t.hpp>
-
 #include "costmodel/base/mapped.h"
 
 namespace stepsim {
@@ -33,9 +30,7 @@ double robust_deviation(const std::vector<double>& values) {
 
 double student_widening(std::size_t values) {
   constexpr double kUpper = 0.95;  // Of a 90 % interval.
-  const boost::math::students_t student(static_cast<double>(values - 1));
-  return boost::math::quantile(student, kUpper) /
-         boost::math::quantile(boost::math::normal(), kUpper);
+  return student_quantile(static_cast<double>(values - 1), kUpper) / normal_quantile(kUpper);
 }
 
 std::vector<double> quantiles_over_mean(const std::vector<double>& values) {

@@ -5,7 +5,18 @@
 #include <cstddef>
 #include <iterator>
 
+#include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/students_t.hpp>
+
 namespace stepsim {
+namespace {
+
+/// Before main() Boost tries a number that only an extended double holds. Where those are doubles,
+/// as under valgrind, that would be an error, and the end of every program.
+namespace policies = boost::math::policies;
+using IgnoresOverflow = policies::policy<policies::overflow_error<policies::ignore_error>>;
+
+}  // namespace
 
 double quantile(std::vector<double> values, double q) {
   if (values.empty()) {
@@ -26,6 +37,15 @@ double sorted_quantile(std::span<const double> values, double q) {
   const auto low = static_cast<std::size_t>(position);
   const std::size_t high = std::min(low + 1, values.size() - 1);
   return values[low] + (position - static_cast<double>(low)) * (values[high] - values[low]);
+}
+
+double student_quantile(double freedom, double q) {
+  return boost::math::quantile(
+      boost::math::students_t_distribution<double, IgnoresOverflow>(freedom), q);
+}
+
+double normal_quantile(double q) {
+  return boost::math::quantile(boost::math::normal_distribution<double, IgnoresOverflow>(), q);
 }
 
 }  // namespace stepsim

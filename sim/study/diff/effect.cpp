@@ -5,8 +5,6 @@
 #include <map>
 #include <numeric>
 
-#include <boost/math/distributions/students_t.hpp>
-
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/quantile.h"
@@ -48,8 +46,7 @@ double variance_of(std::span<const double> values) {
 }  // namespace
 
 std::pair<double, double> Effect::interval(double alarm) const {
-  const double wide =
-      error * boost::math::quantile(boost::math::students_t(freedom), 1 - alarm / 2);
+  const double wide = error * student_quantile(freedom, 1 - alarm / 2);
   return {change - wide, change + wide};
 }
 

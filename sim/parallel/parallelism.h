@@ -36,6 +36,7 @@ struct ParallelJob {
   // What is known of the host's own work.
   bool knows_host_copies = false;     ///< host.copy_bandwidth
   bool knows_host_optimizer = false;  ///< host.cpu_optimizer
+  bool returns_loss = false;          ///< The loss is inside of the model's forward.
 };
 
 /// What all steps of a job are made of.

@@ -209,6 +209,13 @@ std::vector<Key> cluster_keys() {
              "how many times as fast ranks compute as the profile or `[times]` say: every kernel's "
              "time is divided by it; the host's (launches, building and loading batches) is not"),
       touching(Stage::Played,
+               number("peak_tflops",
+                      field(&S::peak_tflops),
+                      positive_number(),
+                      "dense TFLOP/s of a rank's device in the type that it computes in, of which "
+                      "MFU is a share",
+                      "in 16 bit the data sheet's, of the cards that are known by name")),
+      touching(Stage::Played,
                number("skew",
                       field(&S::skew),
                       {[](double value) { return value >= 0 && value <= kMaxSlowdown; },

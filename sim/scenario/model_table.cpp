@@ -191,7 +191,7 @@ bool read_loss_dtype(const TomlReader& table) {
 
 /// Where the profile was recorded from this very model, as whole steps, that one: it has the times.
 TransformerConfig as_recorded(const TomlReader& table,
-                              const Scenario& scenario,
+                              Scenario& scenario,
                               const TransformerConfig& model) {
   std::error_code error;
   if (!std::filesystem::exists(scenario.profile, error)) {
@@ -210,12 +210,13 @@ TransformerConfig as_recorded(const TomlReader& table,
                          "checkpoint_every",
                          "loss_dtype"},
               "the profile was recorded from this model, which has its own");
+  scenario.described = model;
   return profile.recorded->model;
 }
 
 /// A preset that is a config.json, whose sizes only that file can change.
 TransformerConfig sized_preset(const TomlReader& table,
-                               const Scenario& scenario,
+                               Scenario& scenario,
                                const TransformerConfig& model) {
   constexpr std::array kOthers = {"layers", "block_elements", "tensors", "causal"};
   for (const std::span<const char* const> keys :
@@ -333,8 +334,9 @@ std::vector<Key> model_keys() {
                 "in place of `preset` and `kind`: a `config.json` of transformers, whose "
                 "`model_type` is one that `stepsim models` lists; relative to this file. All sizes "
                 "are its own; `name`, `dtype`, `parameter_dtype`, `attention`, `kernels`, "
-                "`checkpointing`, `checkpoint_every`, `loss_dtype`, `buffers` and `varlen` may "
-                "stand beside it; a profile of whole "
+                "`checkpointing`, `checkpoint_every`, `loss_dtype`, `returns_loss`, "
+                "`flops_per_token`, `buffers` and "
+                "`varlen` may stand beside it; a profile of whole "
                 "steps of this model has its times",
                 ""),
       described("architecture",
@@ -375,6 +377,19 @@ std::vector<Key> model_keys() {
                 "of the logits that the loss takes, for memory alone: `f32`, to which they are "
                 "cast first, or `\"own\"`, that of compute",
                 "`f32`"),
+      described("returns_loss",
+                "the model's forward takes the labels and returns the loss, as the classes of "
+                "transformers do; false: the loop computes it from the logits, as torchtitan's. "
+                "For memory under `fsdp2`: the root is gathered during the backward of a loss that "
+                "is inside of it",
+                "true for a `config.json` and the presets that are one"),
+      touching(
+          Stage::Played,
+          described("flops_per_token",
+                    "of a mean useful token, forward and backward, attention included; for "
+                    "TFLOP/s and MFU, times do not depend on it. 6 for each weight that is "
+                    "multiplied with the token, and 12 x layers x width x length for attention",
+                    "three times the forward's products, where the model states them")),
       described("buffers",
                 "elements of the model's buffers by dtype, `{ f32 = 53120, i64 = 53 }`: what "
                 "`ddp.broadcast_buffers` sends",
@@ -452,6 +467,11 @@ void read_model(const TomlReader& root, Scenario& scenario) {
   scenario.varlen = read_varlen(table, {});
   scenario.checkpointing = read_checkpointing(table);
   scenario.loss_in_own_dtype = read_loss_dtype(table);
+  scenario.returns_loss =
+      table.boolean_or("returns_loss", model.family == ModelFamily::Transformers);
+  if (table.has("flops_per_token")) {
+    scenario.flops_per_token = read_number(table, "flops_per_token", positive_number());
+  }
   scenario.model = model;
 }
 

@@ -127,6 +127,11 @@ struct Scenario {
   TransformerConfig model;
   /// The model is the recorded one of a profile that is not there yet; only batches can be planned.
   bool model_is_unknown = false;
+  /// By config.json, where `model` is what a profile recorded of it: FLOPs are counted by it.
+  std::optional<TransformerConfig> described;
+  std::optional<double> flops_per_token;  ///< Stated; absent: as the model's products say.
+  /// Stated, of a rank's device; absent: its maker's figure, where that is known.
+  std::optional<double> peak_tflops;
   VarlenCall varlen;  ///< It matters where attention is varlen.
   DdpOptions ddp;
   const Parallelism* parallel = parallelisms().front();  ///< How ranks share the training.
@@ -145,6 +150,7 @@ struct Scenario {
   Checkpointing checkpointing;
   /// The loss takes logits in the dtype of compute, and does not cast them to fp32 first.
   bool loss_in_own_dtype = false;
+  bool returns_loss = false;  ///< The model's forward returns the loss, as transformers' do.
 
   std::int64_t samples = 0;  ///< 0: all samples of the length file or histogram.
   LengthSource lengths;
@@ -170,7 +176,8 @@ struct Scenario {
           scenario.gloo,
           scenario.model_is_unknown,
           scenario.host.copy_bytes_per_s > 0,
-          scenario.host.cpu_optimizer.has_value()};
+          scenario.host.cpu_optimizer.has_value(),
+          scenario.returns_loss};
 }
 
 /// The most steps and ranks of a scenario.

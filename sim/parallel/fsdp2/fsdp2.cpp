@@ -22,6 +22,9 @@ namespace {
 HeldStep held_step(const ParallelJob& job, const StepOps& ops) {
   HeldStep step;
   step.model = trained_model(job.model, ops, job.buffer_bytes);
+  if (job.returns_loss) {
+    step.model.loss_ops = 0;  // The root's hook comes before its backward.
+  }
   add_model_units(job.model, ops, rule_of(job.own), step.model);
   tie_gradients(job.model, ops, step.model);
   Fsdp2Options options = options_of(job);

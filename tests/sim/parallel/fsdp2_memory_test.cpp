@@ -19,6 +19,9 @@
 #include "costmodel/model/model_presets.h"
 #include "sim/parallel/fsdp2/memory_moments.h"
 #include "sim/parallel/fsdp2/model_units.h"
+#include "sim/predict/predict.h"
+#include "sim/predict/scenario_profile.h"
+#include "sim/scenario/scenario.h"
 #include "tests/source_root.h"
 #include "tests/test_data.h"
 
@@ -487,6 +490,51 @@ TEST_CASE("fsdp2 memory: the loss is outside the root, which is gathered when it
   CHECK(at_loss()[HeldFor::GatherBuffers] == 0);
   model.loss_ops = 0;  // As where the module returns its loss.
   CHECK(at_loss()[HeldFor::Gathered] > 0);
+}
+
+TEST_CASE("fsdp2 memory: a model that returns its loss holds its root at the loss") {
+  // Of this model the logits are the peak. Its root is the embedding, both norms and the head.
+  const std::string llama = R"(
+[scenario]
+name = "loss"
+steps = 3
+warmup_steps = 1
+[cluster]
+ranks = 4
+profile = "h100_8x_published"
+[parallel]
+kind = "fsdp2"
+reshard_after_forward = true
+[model]
+kind = "llama"
+layers = 2
+hidden = 512
+heads = 8
+vocab = 32768
+max_length = 2048
+dtype = "bf16"
+parameter_dtype = "bf16"
+attention = "flash"
+[data]
+samples = 64
+lengths = { constant = 2048 }
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 4
+)";
+  const auto peak_mib = [&](const Overrides& overrides) {
+    const Scenario scenario = parse_scenario(llama, "loss.toml", overrides);
+    return predict(scenario, scenario.policies.front(), scenario_profile(scenario), {})
+        .summary.peak_memory_mib;
+  };
+  const double in_loop = peak_mib({});
+  CHECK(peak_mib({"model.returns_loss=false"}) == in_loop);
+  // Tied they are not: table and head of 32768 x 512 in 2 bytes, and a norm.
+  CHECK(peak_mib({"model.returns_loss=true"}) - in_loop ==
+        doctest::Approx((2 * 32768.0 + 1) * 512 * 2 / 0x1p20).epsilon(0.001));
+  const Overrides kept = {"parallel.reshard_after_forward=default"};
+  CHECK(peak_mib({kept[0], "model.returns_loss=true"}) == peak_mib(kept));
 }
 
 TEST_CASE("fsdp2 memory: moments are those that can be a peak") {

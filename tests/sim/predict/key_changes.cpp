@@ -132,6 +132,7 @@ std::vector<KeyChange> block_changes() {
        {"cluster.slow_ranks=[{rank=1, factor=1.5}]"}},
       {"cluster.network_speed", "2"},
       {"cluster.compute_speed", "2"},
+      {"cluster.peak_tflops", "989", {}, Effect::Nothing},  // For MFU.
       {"cluster.skew", "0.5"},
       {"cluster.jitter", "0.1"},
       {"cluster.communicator", "gloo"},
@@ -366,6 +367,10 @@ std::vector<KeyChange> decoder_changes() {
       {"model.checkpointing", "true"},
       {"model.checkpoint_every", "3", {"model.checkpointing=ops"}},
       {"model.loss_dtype", "own"},
+      {"model.returns_loss",
+       "true",
+       {"parallel.kind=fsdp2", "parallel.reshard_after_forward=true"}},
+      {"model.flops_per_token", "1e9", {}, Effect::Nothing},  // For TFLOP/s and MFU.
       {"model.sparse_embeddings", "true", {"model.tied_embeddings=false"}},
       {"model.varlen", "{max_num_docs=64, empty_block=\"900 ns\"}", {"model.attention=varlen"}},
       {"model.varlen.max_num_docs", "64", varlen},

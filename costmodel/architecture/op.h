@@ -95,6 +95,7 @@ struct Op {
   std::int64_t each = 1;
   std::int64_t keys = 0;      ///< Attention: keys that a query meets; 0: those of its own sequence.
   std::int64_t matrices = 1;  ///< Gemm: weights, one of which each row meets (experts).
+  bool biased = false;        ///< Gemm, in a layer of the forward: a bias is added to the product.
 
   bool operator==(const Op&) const = default;
 };

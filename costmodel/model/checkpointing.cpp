@@ -34,6 +34,18 @@ std::vector<std::pair<std::string, std::vector<Op>>> ops_by_layer(const Transfor
   return layers;
 }
 
+bool is_router(const Op& op) {
+  return op.name.ends_with(".router");
+}
+
+/// Whether torchtitan's policy counts a product: an aten.mm that has not the shape of a router's.
+bool is_counted(const Op& product, const std::vector<Op>& layer) {
+  const bool is_mm = !product.biased && product.matrices == 1;
+  return is_mm && std::ranges::none_of(layer, [&](const Op& op) {
+           return is_router(op) && op.n == product.n && op.k == product.k;
+         });
+}
+
 }  // namespace
 
 std::string_view name_of(CheckpointKind kind) {
@@ -70,10 +82,13 @@ std::vector<Op> kept_ops(const Checkpointing& checkpointing, const std::vector<O
     return kept;
   }
   std::int64_t products = 0;
+  const auto is_again = [&](const Op& op) {
+    return checkpointing.every > 0 &&
+           (!is_counted(op, layer) || ++products % checkpointing.every == 0);
+  };
   for (const Op& op : layer) {
-    const bool is_again = op.op_class == OpClass::Gemm && checkpointing.every > 0 &&
-                          ++products % checkpointing.every == 0;
-    if ((op.op_class == OpClass::Gemm && !is_again) || op.op_class == OpClass::Attention) {
+    const bool is_product = op.op_class == OpClass::Gemm;
+    if ((is_product && !is_again(op)) || op.op_class == OpClass::Attention) {
       kept.push_back(op);
     }
   }

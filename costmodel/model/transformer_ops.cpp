@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/last_made.h"
 #include "costmodel/model/transformer_layout.h"
 
@@ -172,9 +173,8 @@ StepOps tensor_ops(const TransformerConfig& config) {
 }
 
 /// Maps each op to the parameters that it uses, by ascending index.
-std::map<std::string, std::vector<int>> parameters_by_op(const TransformerConfig& config) {
+std::map<std::string, std::vector<int>> parameters_by_op(const std::vector<OwnedParameter>& list) {
   std::map<std::string, std::vector<int>> result;
-  const std::vector<OwnedParameter>& list = owned_parameters(config);
   for (std::size_t i = 0; i < list.size(); ++i) {
     result[list[i].op].push_back(static_cast<int>(i));
   }
@@ -194,7 +194,8 @@ StepOps listed_ops(const TransformerConfig& config) {
     check(config);
     return tensor_ops(config);
   }
-  auto owned = parameters_by_op(config);
+  const std::vector<OwnedParameter> list = owned_parameters(config);
+  auto owned = parameters_by_op(list);
   StepOps result;
   std::vector<std::string> fed_with_data;
   std::vector<std::string> convolutions;
@@ -206,6 +207,13 @@ StepOps listed_ops(const TransformerConfig& config) {
   } else {
     result.forward =
         config.family == ModelFamily::Blocks ? block_ops(config) : ForwardList(config).build();
+  }
+  for (Op& op : result.forward) {
+    const auto own = owned.find(op.name);
+    op.biased = op.op_class == OpClass::Gemm && own != owned.end() &&
+                std::ranges::any_of(own->second, [&](int parameter) {
+                  return list[at(parameter)].parameter.shape.size() == 1;
+                });
   }
   for (auto forward = result.forward.rbegin(); forward != result.forward.rend(); ++forward) {
     Op op = *forward;

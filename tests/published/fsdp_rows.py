@@ -33,6 +33,14 @@ MPT = {
     "70b": (80, 8192, 64),
 }
 SELECTIVE = {"model__checkpointing": "ops"}  # torchtitan's policy.
+
+
+def titan_2024(layers):
+    """fully_shard as torchtitan's parallelize_llama.py had it from August 2024 (004b3148) to the turn of the
+    year (582fe7d1): each block, whose last stays gathered, and the model, which PyTorch before 2.8 keeps."""
+    return {"parallel__units": "blocks", "parallel__kept_units": f"model.layers.{layers - 1}", "parallel__torch": "2.6"}
+
+
 # Adapters of a node in GB/s, links inside in GB/s a direction.
 LINKS = {
     "h100": {"inter": 400, "intra": 450, "gpu": "hopper"},
@@ -101,12 +109,13 @@ def of_tokens(tokens, per_s):
 
 def torchtitan_h100():
     def row(name, nodes, per_s, **more):
-        return Row(name, of_tokens(2 * 8192, per_s), settings("h100", nodes, 8, 2, 8192, LLAMA_8B, **SELECTIVE, **more))
+        keys = {**SELECTIVE, **titan_2024(32), **more}
+        return Row(name, of_tokens(2 * 8192, per_s), settings("h100", nodes, 8, 2, 8192, LLAMA_8B, **keys))
 
     long = Row(
         "8 GPUs, 1 x 32768, full checkpointing",
         8423.65,
-        settings("h100", 1, 8, 1, 32768, {**LLAMA_8B, "model.max_length": 32768}),
+        settings("h100", 1, 8, 1, 32768, {**LLAMA_8B, "model.max_length": 32768}, **titan_2024(32)),
     )
     groups = []
     for kind, few, many in [("eager", 5762, 5605), ("compiled", 6667, 6514), ("compiled, fp8", 8532, 8380)]:
@@ -114,7 +123,7 @@ def torchtitan_h100():
             Group(
                 f"1. Llama 3.1 8B on 128 H100 from 8, {kind}",
                 "torchtitan@b5bcd76, llama3_h100_202412: 96 GB cards of 2.4 TB/s and 500 W, 400 Gbit/s a GPU, batch 2 x 8192, "
-                "selective checkpointing of ops, own units for embedding and head",
+                "selective checkpointing of ops, blocks and root as units, the last block and the root kept",
                 "Only the ratio of 128 to 8 GPUs: that communication is hidden. Its level is that of the row on 8."
                 + (" The long sequence: what attention makes of the level." if kind.endswith("fp8") else ""),
                 row("8 GPUs", 1, few),
@@ -135,8 +144,8 @@ def torchtitan_others():
             "The level: kernels of published tables alone, no row of the source is used. Links between nodes are not stated.",
             None,
             [
-                Row("8B", of_tokens(8192, 2904), settings("a100", 8, 8, 1, 8192, LLAMA_8B, **layers)),
-                Row("70B", of_tokens(8192, 331), settings("a100", 8, 8, 1, 8192, LLAMA2_70B, **full)),
+                Row("8B", of_tokens(8192, 2904), settings("a100", 8, 8, 1, 8192, LLAMA_8B, **layers, **titan_2024(32))),
+                Row("70B", of_tokens(8192, 331), settings("a100", 8, 8, 1, 8192, LLAMA2_70B, **full, **titan_2024(80))),
             ],
         ),
         Group(

@@ -31,7 +31,8 @@ def kempner(nodes, per_node, batch, accumulation, model=fsdp_rows.LLAMA_8B):
 
 
 def titan(nodes):
-    return fsdp_rows.settings("h100", nodes, 8, 2, 8192, fsdp_rows.LLAMA_8B, **fsdp_rows.SELECTIVE)
+    return fsdp_rows.settings("h100", nodes, 8, 2, 8192, fsdp_rows.LLAMA_8B, **fsdp_rows.SELECTIVE,
+                              **fsdp_rows.titan_2024(32))
 
 
 @dataclasses.dataclass

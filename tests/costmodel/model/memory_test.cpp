@@ -1,9 +1,13 @@
 #include "costmodel/model/memory.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
+#include "costmodel/base/mapped.h"
 #include "costmodel/model/model_presets.h"
 #include "tests/approx.h"
 #include "tests/costmodel/helpers.h"
@@ -184,6 +188,40 @@ TEST_CASE("selective checkpointing keeps attention and every other product of ma
   config.attention = AttentionKind::Dense;
   CHECK(kept(CheckpointKind::Ops, 2) - input_alone ==
         32 * kTokens * (alternately - 2 * 4096 - kSums));
+}
+
+TEST_CASE("selective checkpointing counts no products with a bias, of experts or routers") {
+  const auto names = [](const std::vector<Op>& ops) { return mapped(ops, &Op::name); };
+  const auto kept = [&](const std::vector<Op>& layer) {
+    return names(kept_ops({CheckpointKind::Ops, 2}, layer));
+  };
+  const auto product = [](const char* name, std::int64_t n, std::int64_t k) {
+    Op op;
+    op.name = name;
+    op.n = n;
+    op.k = k;
+    return op;
+  };
+  std::vector<Op> layer = {product("layer0.q", 8, 8),
+                           product("layer0.k", 8, 8),
+                           product("layer0.v", 8, 8),
+                           product("layer0.up", 32, 8)};
+  CHECK(kept(layer) == std::vector<std::string>{"layer0.q", "layer0.v"});
+  layer[0].biased = true;  // aten.addmm: the counting begins with k.
+  CHECK(kept(layer) == std::vector<std::string>{"layer0.k", "layer0.up"});
+  layer[1].matrices = 4;  // All experts at once: aten._grouped_mm.
+  CHECK(kept(layer) == std::vector<std::string>{"layer0.v"});
+  layer.insert(layer.begin() + 2, product("layer0.router", 4, 8));
+  CHECK(kept(layer) == std::vector<std::string>{"layer0.v"});
+  layer[3].n = 4;  // Of the shape of the router's.
+  CHECK(kept(layer) == std::vector<std::string>{"layer0.up"});
+  // GPT-2's linear layers have biases, a Llama's have none.
+  const auto biased = [](const char* preset) {
+    return std::ranges::count_if(step_ops(model_preset(preset)).forward, &Op::biased);
+  };
+  CHECK(biased("gpt2-small") == 12 * 4);
+  CHECK(biased("llama3-8b") == 0);
+  CHECK(kept_ops({CheckpointKind::Ops, 0}, layer).size() == layer.size());
 }
 
 TEST_CASE("a loss that takes logits in 16 bit holds four copies of them") {

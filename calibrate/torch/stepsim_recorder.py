@@ -836,13 +836,15 @@ def _plain(value):
 
 def _described_model(module):
     """Returns names, shapes and dtypes of the parameters in order of registration, which is the
-    order that DDP's buckets go by, and the elements of the buffers by dtype."""
-    buffers = collections.Counter()
+    order that DDP's buckets go by, and the elements of the buffers by dtype; for FLOPs, which
+    parameters are only looked up, and what the model's config says."""
+    buffers, lookups = collections.Counter(), _looked_up(module)
     for buffer in module.buffers():
         buffers[_dtype_name(buffer.dtype)] += buffer.numel()
     parameters = [
         {"name": _plain_name(name), "shape": list(one.shape), "dtype": _dtype_name(one.dtype)}
         | ({} if one.requires_grad else {"frozen": True})
+        | ({"lookup": True} if id(one) in lookups else {})
         for name, one in module.named_parameters()
     ]
     prefix = "base_model.model."
@@ -853,7 +855,31 @@ def _described_model(module):
     kind = type(module).__name__
     if hasattr(module, "unshard") and hasattr(module, "set_requires_gradient_sync"):
         kind = kind.removeprefix("FSDP")  # fully_shard makes a class of its own.
-    return {"name": kind, "parameters": parameters, "buffers": dict(buffers)}
+    return {"name": kind, "parameters": parameters, "buffers": dict(buffers)} | _model_config(module)
+
+
+def _looked_up(module):
+    """Returns the ids of the parameters that embeddings alone have: no product takes them."""
+    tables, others = set(), set()
+    for one in module.modules():
+        is_table = isinstance(one, (torch.nn.Embedding, torch.nn.EmbeddingBag))
+        (tables if is_table else others).update(id(own) for own in one.parameters(recurse=False))
+    return tables - others
+
+
+def _model_config(module):
+    """Returns the text of a config.json, where the model has a config as those of transformers do, and
+    the layers and the width of its attention, where that says so."""
+    told, config = {}, getattr(module, "config", None)
+    with contextlib.suppress(Exception):  # Any object may be called config.
+        text = json.loads(config.to_json_string())
+        told["config"] = {name: value for name, value in text.items() if not name.startswith("_")}
+    with contextlib.suppress(Exception):
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        attention = {"layers": int(config.num_hidden_layers), "width": int(config.num_attention_heads * width)}
+        if not getattr(config, "is_encoder_decoder", False):
+            told["attention"] = attention
+    return told
 
 
 def _bucket_limits(ddp):

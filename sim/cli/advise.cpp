@@ -89,10 +89,11 @@ std::string closing_text(const AdviceQuestion& question,
   std::string text = next_steps(question, training.scenario, advice);
   text += fmt::format(
       "kept: {}/scenario.toml (and scenario.made.toml, as it was made), profile.json, profile.txt "
-      "(how well it fits), {}{}, prediction.json\n",
+      "(how well it fits), {}{}{}, prediction.json\n",
       question.folder,
       question.lengths.empty() ? "lengths.json" : "lengths.txt",
-      training.plays ? ", recorded.jsonl" : "");
+      training.plays ? ", recorded.jsonl" : "",
+      training.scenario.described ? ", config.json" : "");
   std::vector<std::string> warnings = training.warnings;
   if (training.edited) {
     warnings.push_back(fmt::format(
@@ -162,12 +163,14 @@ void keep_advice_inputs(const Request& request, const AdviceQuestion& question) 
   std::vector<std::string> read = question.records;
   read.insert(read.end(), question.plans.begin(), question.plans.end());
   read.push_back(question.base);
+  read.push_back(question.config);
   for (const char* const name : {"scenario.toml",
                                  "scenario.made.toml",
                                  "profile.json",
                                  "profile.txt",
                                  "lengths.json",
                                  "recorded.jsonl",
+                                 "config.json",
                                  "prediction.json"}) {
     const std::string made = (fs::path(question.folder) / name).string();
     if (std::ranges::any_of(read, [&](const std::string& file) {
@@ -211,6 +214,12 @@ Question advise_question() {
              "FILE: tokens of each sample of the data set, one a line, in its order"),
       option("base", &Q::base, "PROFILE: with all-reduce times"),
       option("plan", &Q::plans, "PLAN: what ran, for records without a model; may repeat"),
+      option("flops-per-token",
+             &Q::flops_per_token,
+             "FLOPS: forward and backward of a useful token, for TFLOP/s and MFU")
+          .above(0),
+      option("config", &Q::config, "FILE: config.json of the model, in place of it"),
+      option("peak-tflops", &Q::peak_tflops, "TFLOPS: dense, of a rank's device").above(0),
       option("epochs", &Q::epochs, "NUMBER: say what so many epochs take; 1").above(0),
       option("gpu-hour", &Q::gpu_hour, "PRICE: of a rank for an hour; says what training costs")
           .above(0),

@@ -54,7 +54,7 @@ const std::vector<Term> kTerms = {
     {"forward", {}, "Milliseconds that a rank computes its loss."},
     {"frontier", {"efficient"},
      "A cluster is efficient where no other of the table has more samples per second at as many per rank."},
-    {"gain", {"vs best", "over 25 MiB", "gap"},
+    {"gain", {"vs best", "over 25 MiB", "over the scenario's", "gap"},
      "How many more useful tokens per second one setting gives than another: +8 % is 1.08 times as many. Both sides are "
      "drawn with the same errors of the profile where they are the same."},
     {"GPU-hours", {"hours", "cost", "training"},
@@ -74,7 +74,9 @@ const std::vector<Term> kTerms = {
     {"MFU", {"TFLOP/s", "GFLOP/s"},
      "Model FLOPs utilisation: the FLOPs per second of a rank over the peak of its card (dense, 16 bit). Counted are three "
      "times the forward's matrix products, 2 FLOPs a multiplication and addition, and attention by the squared length of "
-     "each sample, or half of it where the kernel leaves masked pairs out. Padding and recomputation do not count."},
+     "each sample, or half of it where the kernel leaves masked pairs out; or model.flops_per_token, where a scenario states "
+     "it, as for a recorded model without a config.json. Padding and recomputation do not count. cluster.peak_tflops states "
+     "another peak."},
     {"optimizer", {}, "Milliseconds that a rank updates its parameters, gradient copies and clipping included."},
     {"order change", {"change of order"},
      "How far samples move from the sampler's random order, as a share of the epoch: 0 % is random order, a third is a "

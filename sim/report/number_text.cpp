@@ -60,6 +60,13 @@ std::string hours_text(double hours) {
                          : figure_text(hours / kHoursPerDay, kDigits) + " days";
 }
 
+std::string flops_per_second_text(double flops) {
+  constexpr double kTera = 1e12;
+  constexpr double kGiga = 1e9;
+  return flops < kTera ? figure_text(flops / kGiga, 3) + " GFLOP/s"
+                       : figure_text(flops / kTera, 3) + " TFLOP/s";
+}
+
 std::string memory_text(double mib) {
   constexpr double kMibOfGib = 1024;
   return mib < kMibOfGib ? three_digits(mib) + " MiB" : three_digits(mib / kMibOfGib) + " GiB";

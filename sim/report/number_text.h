@@ -22,6 +22,8 @@ namespace stepsim {
 [[nodiscard]] std::string figure_text(double value, int digits);
 /// "18.4 min", "7.21 h", "12.3 days"
 [[nodiscard]] std::string hours_text(double hours);
+/// "41.2 TFLOP/s", "831 GFLOP/s"
+[[nodiscard]] std::string flops_per_second_text(double flops);
 /// "523 MiB", "41.2 GiB"
 [[nodiscard]] std::string memory_text(double mib);
 

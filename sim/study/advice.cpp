@@ -19,6 +19,7 @@
 #include "sim/study/bucket_cap_sweep.h"
 #include "sim/study/live_run.h"
 #include "sim/study/starter/starter_scenario.h"
+#include "sim/study/training/training_plan.h"
 
 namespace stepsim {
 namespace {
@@ -174,6 +175,16 @@ void add_rival(const AdviceCase& training,
                      options.front().sharding});
 }
 
+/// Says how many FLOPs per second each option is.
+void count_flops(const AdviceCase& training, std::vector<AdviceOption>& options) {
+  for (AdviceOption& option : options) {
+    const TrainingPlan plan =
+        training_plans(training.scenario, training.profile, {option.prediction}, {}).front();
+    option.rank_flops = plan.rank_flops;
+    option.mfu = plan.mfu;
+  }
+}
+
 bool has_buckets(const Scenario& scenario) {
   return scenario.parallel == parallelisms().front();
 }
@@ -240,7 +251,11 @@ AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit) {
   const std::vector<RecordFile> records = read_record_files(question.records, &training.warnings);
   const RunRecord& first = records.front().record;
   const std::string name = fs::path(question.records.front()).stem().stem().string();
-  const StarterScenario starter = starter_scenario(records, name, !question.lengths.empty());
+  const StarterScenario starter =
+      starter_scenario(records,
+                       name,
+                       !question.lengths.empty(),
+                       {question.config, question.flops_per_token, question.peak_tflops});
   count_samples(question, starter, training.known);
   const fs::path folder = question.folder;
   make_folder(folder);
@@ -250,6 +265,9 @@ AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit) {
     write_run_record((folder / "recorded.jsonl").string(), first);
   }
   write_lengths(question, starter);
+  if (!starter.config_json.empty()) {
+    write_text_atomically((folder / "config.json").string(), starter.config_json);
+  }
   training.file = (folder / "scenario.toml").string();
   training.edited = keeps_edited(training.file, starter.toml);
   training.scenario = read_scenario(training.file, {});
@@ -292,6 +310,10 @@ Advice advise(const AdviceCase& training, const ProgressCallback& on_progress) {
     advice.options = options_of_shardings(training, now, chosen, advice.shardings);
   }
   add_rival(training, advice, advice.options);
+  count_flops(training, advice.options);
+  for (AdviceOption& option : advice.options) {
+    option.cap_list = option.cap == scenario.ddp.bucket_cap ? scenario.ddp.bucket_caps.size() : 0;
+  }
   advice.blame =
       blame(training.jobs->job(advice.recorded, {}), kMaxBlamedRanks, part_of(on_progress, 0.9, 1));
   return advice;

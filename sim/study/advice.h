@@ -42,6 +42,9 @@ struct AdviceQuestion {
   std::vector<std::string> plans;
   std::string base;
   std::string lengths;  ///< A file of the tokens of each sample of the data set.
+  std::string config;   ///< As StatedFlops has it, and the next two.
+  std::optional<double> flops_per_token;
+  std::optional<double> peak_tflops;
   /// Keeps what is made on the way; it is made where it is missing.
   std::string folder = "advice";
   std::optional<double> price_per_hour;  ///< Of all ranks together, in any currency.
@@ -80,9 +83,12 @@ struct AdviceOption {
   /// "now", "other bucket cap", "other sharding", "other batches", "rival batches" or "both".
   std::string change;
   Bytes cap;
-  Prediction prediction;  ///< With the policy's name.
-  Gain gain;              ///< Over now.
-  std::string sharding;   ///< In place of the cap, where nothing has buckets.
+  Prediction prediction;     ///< With the policy's name.
+  Gain gain;                 ///< Over now.
+  std::string sharding;      ///< In place of the cap, where nothing has buckets.
+  std::size_t cap_list = 0;  ///< The scenario's ddp.bucket_caps, in place of the cap; 0: none.
+  std::optional<double> rank_flops = {};  ///< As TrainingPlan has them.
+  std::optional<double> mfu = {};
 };
 
 /// The steady steps of a record.
@@ -126,10 +132,10 @@ struct AdviceCase {
 };
 
 /// Makes the files of a training's folder from its records: profile.json, profile.txt (how well it
-/// fits), scenario.toml, scenario.made.toml, recorded.jsonl, and lengths.json or lengths.txt. A
-/// scenario.toml that the user has edited stays, and is the one that is read.
-/// Raises InputError: files that cannot be read; "no profile of these records" with the reason of
-/// `fit`. Raises EnvironmentFault: files that cannot be written.
+/// fits), scenario.toml, scenario.made.toml, recorded.jsonl, config.json where the model has one,
+/// and lengths.json or lengths.txt. A scenario.toml that the user has edited stays, and is the one
+/// that is read. Raises InputError: files that cannot be read; "no profile of these records" with
+/// the reason of `fit`. Raises EnvironmentFault: files that cannot be written.
 [[nodiscard]] AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit);
 
 /// Predicts all policies of a case, the bucket caps of what runs now and of the best policy (under

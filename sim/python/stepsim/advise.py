@@ -7,7 +7,7 @@ from ._ask import ask
 
 
 def advise(records, out_dir="advice", lengths=None, base=None, plan=None, price_per_hour=None,
-           progress=None) -> results.Advice:
+           progress=None, flops_per_token=None, config=None, peak_tflops=None) -> results.Advice:
     """Says what a training's steps are spent on, and the batching policy and bucket size that suit
     it, from the records of a few dozen of its steps.
 
@@ -18,6 +18,10 @@ def advise(records, out_dir="advice", lengths=None, base=None, plan=None, price_
         base: A profile with all-reduce times.
         plan: What ran, for records without a model.
         price_per_hour: Of all ranks together.
+        flops_per_token: Forward and backward of a useful token, for TFLOP/s and MFU; without it as
+            the record's model says.
+        config: The model's config.json, in place of that.
+        peak_tflops: Of one device, dense, in the type that it computes in.
 
     Returns a results.Advice. Raises InputError where the records allow no answer.
     """
@@ -29,5 +33,8 @@ def advise(records, out_dir="advice", lengths=None, base=None, plan=None, price_
         "base": base and os.fspath(base),
         "plan": plan and [os.fspath(plan)],
         "price-per-hour": price_per_hour,
+        "flops-per-token": flops_per_token,
+        "config": config and os.fspath(config),
+        "peak-tflops": peak_tflops,
     }
     return results.Advice(ask("advise", options, None, progress))

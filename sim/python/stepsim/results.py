@@ -538,6 +538,9 @@ class AdviceOption:
     gain: float  #: Of useful tokens/s over what runs now, as a fraction.
     gain_interval90: Interval
     verdict: str  #: "now", "faster", "likely faster", "slower" or "too close to tell".
+    tflops_per_rank: Optional[float] = None  #: The model's, where the record or the caller says enough.
+    mfu: Optional[float] = None  #: Of the card's peak, a fraction.
+    setting: str = ""  #: What is set beside the batches: "25 MiB", "list of 3 caps", "root freed, too".
 
 
 class Advice(Result):

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/mapped.h"
+#include "costmodel/io/json_optional.h"
 #include "sim/report/advice/advice_report.h"
 #include "sim/report/advice/sampler_code.h"
 #include "sim/report/blame_report.h"
@@ -10,11 +11,13 @@
 namespace stepsim {
 
 Json advice_options_json(const Advice& advice) {
+  constexpr double kTera = 1e12;
   return mapped(advice.options, [](const AdviceOption& option) -> Json {
     const PredictionSummary& summary = option.prediction.summary;
     return {{"change", option.change},
             {"policy", option.prediction.policy},
             {"bucket_cap", option.cap.value()},
+            {"setting", setting_of(option)},
             {"step_ms", summary.step_time_ms.mean},
             {"interval90_ms", {summary.step_time_ms.low90, summary.step_time_ms.high90}},
             {"data_ms", summary.data_ms},
@@ -24,6 +27,8 @@ Json advice_options_json(const Advice& advice) {
             {"waiting_for_ranks_ms", summary.waiting_for_ranks_ms},
             {"optimizer_ms", summary.optimizer_ms},
             {"useful_tokens_per_s", summary.useful_tokens_per_s()},
+            {"tflops_per_rank", option.rank_flops ? Json(*option.rank_flops / kTera) : Json()},
+            {"mfu", or_null(option.mfu)},
             {"gain", option.gain.gain},
             {"gain_interval90", {option.gain.interval.first, option.gain.interval.second}},
             {"verdict", verdict_of(option)}};

@@ -332,6 +332,32 @@ std::string change_line(const Scenario& scenario, const Advice& advice) {
   return text;
 }
 
+/// TFLOP/s and MFU of what runs now and of what it could be, and by what they are counted; empty
+/// where they are not known.
+std::string compute_line(const Scenario& scenario, const Advice& advice) {
+  const auto words = [](const AdviceOption& option) {
+    return option.mfu ? fmt::format("{:.1f} % MFU, {} of each rank",
+                                    *option.mfu * 100,
+                                    flops_per_second_text(*option.rank_flops))
+                      : fmt::format("{} of each rank", flops_per_second_text(*option.rank_flops));
+  };
+  const AdviceOption& now = advice.options.front();
+  if (!now.rank_flops) {
+    return "";
+  }
+  std::string text = fmt::format("{} with {}", words(now), now.prediction.policy);
+  for (const AdviceOption& option : advice.options) {
+    if (option.change == "other batches" && option.rank_flops) {
+      text += fmt::format(", {} with {}", words(option), option.prediction.policy);
+    }
+  }
+  return text +
+         fmt::format("; the model's, without padding and recomputation, counted by {}",
+                     scenario.flops_per_token
+                         ? fmt::format("model.flops_per_token = {:.4g}", *scenario.flops_per_token)
+                         : "config.json: three times the forward's products and attention");
+}
+
 std::string epoch_line(const Scenario& scenario, const Advice& advice) {
   const Prediction& best = best_of(scenario, advice);
   const Prediction& now = current_of(advice);
@@ -367,6 +393,14 @@ const char* verdict_of(const AdviceOption& option) {
   return is_slower ? "slower" : "too close to tell";
 }
 
+std::string setting_of(const AdviceOption& option) {
+  if (!option.sharding.empty()) {
+    return option.sharding;
+  }
+  return option.cap_list > 0 ? fmt::format("list of {} caps", option.cap_list)
+                             : format_bytes(option.cap);
+}
+
 std::string advice_headline(const Scenario& scenario, const Advice& advice) {
   const bool keeps = best_of(scenario, advice).policy == current_of(advice).policy;
   return fmt::format("{} {}.", keeps ? "Keep" : "Use", policy_line(scenario, advice));
@@ -375,6 +409,10 @@ std::string advice_headline(const Scenario& scenario, const Advice& advice) {
 std::string advice_table(const Advice& advice, const Screen& screen) {
   std::vector<std::string> header = {
       "train with", "verdict", "gain", "gain, 90 %", "step ms", "useful tokens/s"};
+  const bool has_flops = screen.wide && advice.options.front().rank_flops;
+  if (has_flops) {
+    header.insert(header.end(), {"FLOP/s a rank", "MFU"});
+  }
   if (screen.wide) {
     header.insert(
         header.end(),
@@ -385,9 +423,7 @@ std::string advice_table(const Advice& advice, const Screen& screen) {
     const PredictionSummary& summary = option.prediction.summary;
     const bool is_now = option.change == "now";
     std::vector<std::string> row = {
-        fmt::format("{}, {}",
-                    option.prediction.policy,
-                    option.sharding.empty() ? format_bytes(option.cap) : option.sharding),
+        fmt::format("{}, {}", option.prediction.policy, setting_of(option)),
         verdict_of(option),
         is_now ? "" : fmt::format("{:+.0f} %", option.gain.gain * 100),
         is_now ? ""
@@ -396,6 +432,10 @@ std::string advice_table(const Advice& advice, const Screen& screen) {
                              option.gain.interval.second * 100),
         step_ms_text(summary.step_time_ms.mean),
         fmt::format("{:.0f}", summary.useful_tokens_per_s())};
+    if (has_flops) {
+      row.push_back(option.rank_flops ? flops_per_second_text(*option.rank_flops) : "-");
+      row.push_back(option.mfu ? fmt::format("{:.1f} %", *option.mfu * 100) : "-");
+    }
     if (screen.wide) {
       row.insert(row.end(),
                  {interval(summary.step_time_ms.low90, summary.step_time_ms.high90),
@@ -445,6 +485,9 @@ std::vector<std::string> advice_lines(const Scenario& scenario, const Advice& ad
                            : "bucket cap:   " + cap_line(scenario, advice),
        "it changes:   " + change_line(scenario, advice),
        (advice.epochs == 1 ? "an epoch:     " : "training:     ") + epoch_line(scenario, advice)});
+  if (const std::string compute = compute_line(scenario, advice); !compute.empty()) {
+    lines.push_back("compute:      " + compute);
+  }
   if (advice.stalls.per_step > 0) {
     lines.push_back("stalls:       " + stall_line(advice.stalls));
   }

@@ -21,12 +21,16 @@ namespace stepsim {
 /// The table of the options: where the step goes, and what each gains over what runs now.
 [[nodiscard]] std::string advice_table(const Advice& advice, const Screen& screen);
 
+/// What is set beside the batches: "25 MiB", "list of 3 caps", "root freed, too".
+[[nodiscard]] std::string setting_of(const AdviceOption& option);
+
 /// "now", "faster", "likely faster", "slower" or "too close to tell".
 [[nodiscard]] const char* verdict_of(const AdviceOption& option);
 
-/// The options as JSON, [{"change", "policy", "bucket_cap", "step_ms", "interval90_ms", "data_ms",
-/// "forward_ms", "backward_ms", "exposed_communication_ms", "optimizer_ms", "useful_tokens_per_s",
-/// "gain", "gain_interval90", "verdict": "now", "faster", "slower" or "too close to tell"}].
+/// The options as JSON, [{"change", "policy", "bucket_cap", "setting", "step_ms", "interval90_ms",
+/// "data_ms", "forward_ms", "backward_ms", "exposed_communication_ms", "optimizer_ms",
+/// "useful_tokens_per_s", "tflops_per_rank", "mfu" (both null where they are not known), "gain",
+/// "gain_interval90", "verdict": "now", "faster", "slower" or "too close to tell"}].
 [[nodiscard]] Json advice_options_json(const Advice& advice);
 
 /// {"format": "stepsim-advice/1", "answer", "options", "predictions", "recommendation", "sweep",

@@ -41,6 +41,17 @@ struct RecordedBatches {
     }
     return sum / static_cast<double>(samples);
   }
+  /// Tokens of the sample of a mean token.
+  [[nodiscard]] double mean_length_of_token() const {
+    double squares = 0;
+    double sum = 0;
+    for (const auto& [length, count] : lengths) {
+      const auto tokens = static_cast<double>(length) * static_cast<double>(count);
+      sum += tokens;
+      squares += tokens * static_cast<double>(length);
+    }
+    return squares / sum;
+  }
   [[nodiscard]] std::int64_t longest() const { return lengths.rbegin()->first; }
   [[nodiscard]] bool has_one_length() const { return lengths.size() == 1; }
 };
@@ -89,11 +100,31 @@ RecordedBatches recorded_batches(std::span<const RecordFile> records) {
   return batches;
 }
 
-std::string model_text(const RunRecord& record) {
+std::string model_text(const RunRecord& record, const RecordedFlops& flops) {
   const Json buffers = told(record, "model", "buffers");
   const bool sends_buffers = buffers.is_object() && !buffers.empty();
-  return fmt::format("[model]\nkind = \"recorded\"  # the model that the profile was made from{}\n",
-                     sends_buffers ? "; its forward holds the broadcasts of buffers" : "");
+  const char* const note = sends_buffers ? "; its forward holds the broadcasts of buffers" : "";
+  if (!flops.config_json.empty()) {
+    return fmt::format(
+        "[model]\nconfig = \"config.json\"  # the model that the profile was made from{}\n"
+        "architecture = {}\n",
+        note,
+        json_text(flops.architecture));
+  }
+  std::string text = fmt::format(
+      "[model]\nkind = \"recorded\"  # the model that the profile was made from{}\n", note);
+  if (flops.per_token) {
+    text += fmt::format("flops_per_token = {:.6g}  # {}\n", *flops.per_token, flops.formula);
+  }
+  return text;
+}
+
+/// What the ranks' device reaches at most, where that is known.
+std::string peak_text(const RecordedFlops& flops) {
+  return flops.peak_tflops
+             ? fmt::format(
+                   "peak_tflops = {:g}  # {}\n", *flops.peak_tflops, printable(flops.peak_source))
+             : "";
 }
 
 std::string optimizer_text(const RunRecord& record) {
@@ -255,7 +286,8 @@ std::string lengths_text(const RecordedBatches& batches) {
 
 StarterScenario starter_scenario(std::span<const RecordFile> records,
                                  const std::string& name,
-                                 bool own_lengths) {
+                                 bool own_lengths,
+                                 const StatedFlops& stated) {
   const RunRecord& first = records.front().record;
   for (const RecordFile& file : records) {
     if (file.record.world_size != first.world_size) {
@@ -278,6 +310,8 @@ StarterScenario starter_scenario(std::span<const RecordFile> records,
   result.samples = known.is_number_integer() && known.get<std::int64_t>() > 0
                        ? known.get<std::int64_t>()
                        : batches.samples;
+  const RecordedFlops flops = recorded_flops(first, stated, batches.mean_length_of_token());
+  result.config_json = flops.config_json;
   const std::int64_t samples =
       std::max<std::int64_t>(std::min(result.samples, kMostSamples), first.world_size);
   const std::int64_t epoch =
@@ -291,13 +325,14 @@ StarterScenario starter_scenario(std::span<const RecordFile> records,
       "question = \"Which batching policy and bucket size suit this training?\"\n"
       "seed = 1\nsteps = {}\nwarmup_steps = {}  # DDP rebuilds its buckets in the first step\n\n"
       "[cluster]\nranks = {}  # as recorded: other numbers need all-reduce times of their own\n"
-      "profile = \"profile.json\"\n\n",
+      "profile = \"profile.json\"\n{}\n",
       records.size() == 1 ? "a run record" : fmt::format("{} run records", records.size()),
       json_text(name),
       steps,
       kWarmupSteps,
-      first.world_size);
-  result.toml += model_text(first) + "\n" + ddp_text(first);
+      first.world_size,
+      peak_text(flops));
+  result.toml += model_text(first, flops) + "\n" + ddp_text(first);
   if (batches.micro_batches > 1) {
     result.toml += fmt::format("accumulation_steps = {}\n", batches.micro_batches);
     if (batches.reduces_all) {

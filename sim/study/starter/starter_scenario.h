@@ -5,15 +5,17 @@
 #include <string>
 
 #include "costmodel/records/record_files.h"
+#include "sim/study/starter/recorded_flops.h"
 
 namespace stepsim {
 
 /// A scenario made from run records, as the files that a user goes on to edit.
 struct StarterScenario {
-  std::string now;      ///< The policy that stands for what was recorded.
-  bool plays = false;   ///< It plays the batches of the first record, from `recorded.jsonl`.
-  std::string toml;     ///< With comments; names `profile.json` and the lengths beside it.
-  std::string lengths;  ///< The histogram of the recorded samples, for a file `lengths.json`.
+  std::string now;          ///< The policy that stands for what was recorded.
+  bool plays = false;       ///< It plays the batches of the first record, from `recorded.jsonl`.
+  std::string toml;         ///< With comments; names `profile.json` and the lengths beside it.
+  std::string config_json;  ///< For a file `config.json`; empty where the scenario names none.
+  std::string lengths;      ///< The histogram of the recorded samples, for a file `lengths.json`.
   /// Samples of the data set: the loader's, where the record knows them; else those recorded.
   std::int64_t samples = 0;
   double mean_length = 0;  ///< Tokens of a recorded sample.
@@ -31,9 +33,10 @@ struct StarterScenario {
 /// from the recorded ones.
 ///
 /// Raises InputError that names the file: the records hold no lengths, or come from different
-/// numbers of ranks.
+/// numbers of ranks; recorded_flops().
 [[nodiscard]] StarterScenario starter_scenario(std::span<const RecordFile> records,
                                                const std::string& name,
-                                               bool own_lengths);
+                                               bool own_lengths,
+                                               const StatedFlops& stated = {});
 
 }  // namespace stepsim

@@ -16,6 +16,7 @@ namespace stepsim {
 namespace {
 
 constexpr double kHourSeconds = 3600;
+constexpr double kTera = 1e12;
 
 bool is_product(const Op& op) {
   return op.op_class == OpClass::Gemm || op.op_class == OpClass::AttentionScores ||
@@ -43,7 +44,11 @@ constexpr Card kCards[] = {{"H100 PCIe", 756},
 
 std::optional<double> flops_per_token(const Scenario& scenario,
                                       const std::vector<std::int64_t>& lengths) {
-  if (scenario.times || scenario.model.family == ModelFamily::Blocks) {
+  if (scenario.flops_per_token) {
+    return scenario.flops_per_token;
+  }
+  const TransformerConfig& model = scenario.described ? *scenario.described : scenario.model;
+  if (scenario.times || model.family == ModelFamily::Blocks) {
     return std::nullopt;
   }
   std::map<std::int64_t, double> counts;
@@ -51,11 +56,11 @@ std::optional<double> flops_per_token(const Scenario& scenario,
     ++counts[length];
   }
   constexpr double kPasses = 3;  // The backward has two products for each of the forward's.
-  const StepOps ops = step_ops(scenario.model);
+  const StepOps ops = step_ops(model);
   double flops = 0;
   double tokens = 0;
   for (const auto& [length, count] : counts) {
-    const BatchShape sample = batch_shape(std::vector<std::int64_t>{length}, scenario.model.window);
+    const BatchShape sample = batch_shape(std::vector<std::int64_t>{length}, model.window);
     for (const Op& op : ops.forward) {
       flops += is_product(op) ? count * kPasses * op_flops(op, sample) : 0;
     }
@@ -65,7 +70,6 @@ std::optional<double> flops_per_token(const Scenario& scenario,
 }
 
 std::optional<double> peak_flops(const std::string& device, Dtype dtype) {
-  constexpr double kTera = 1e12;
   if (element_size(dtype) != 2) {
     return std::nullopt;
   }
@@ -81,7 +85,9 @@ std::vector<TrainingPlan> training_plans(const Scenario& scenario,
                                          const Profile& profile,
                                          const std::vector<Prediction>& predictions,
                                          const EpochGoal& goal) {
-  const std::optional<double> peak = peak_flops(profile.device, scenario.model.dtype);
+  const std::optional<double> peak = scenario.peak_tflops
+                                         ? std::optional(*scenario.peak_tflops * kTera)
+                                         : peak_flops(profile.device, scenario.model.dtype);
   return mapped(predictions, [&](const Prediction& prediction) {
     TrainingPlan plan;
     plan.policy = prediction.policy;
@@ -96,7 +102,8 @@ std::vector<TrainingPlan> training_plans(const Scenario& scenario,
         policy.played() != nullptr ? generate_lengths(scenario.lengths, scenario.samples)
                                    : data_lengths(scenario, policy);
     // The parts that a policy cuts samples into have fewer pairs than the samples.
-    if (const auto flops = policy.cuts() ? std::nullopt : flops_per_token(scenario, lengths)) {
+    const bool is_known = scenario.flops_per_token || !policy.cuts();
+    if (const auto flops = is_known ? flops_per_token(scenario, lengths) : std::nullopt) {
       plan.rank_flops = *flops * summary.useful_tokens_per_s() / scenario.ranks;
       if (peak) {
         plan.mfu = *plan.rank_flops / *peak;

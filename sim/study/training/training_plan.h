@@ -14,8 +14,9 @@ namespace stepsim {
 /// multiplication and addition), and attention by the squared length of each sample, or half of it
 /// where the kernel leaves masked pairs out. Padding and recomputation do not count.
 ///
-/// Returns: of a mean useful token of samples of these lengths; nothing where the model states no
-/// products: recorded models, tensor lists, steps by stated times.
+/// Returns: of a mean useful token of samples of these lengths, or what the scenario states of one;
+/// nothing where neither it nor the model says so: recorded models without a config.json, tensor
+/// lists, steps by stated times.
 [[nodiscard]] std::optional<double> flops_per_token(const Scenario& scenario,
                                                     const std::vector<std::int64_t>& lengths);
 

@@ -460,6 +460,7 @@ def test_the_record_describes_what_trains():
         ("3.bias", [1], None),
     ]
     assert all(one["dtype"] == "f32" for one in model["parameters"]), model
+    assert not any("lookup" in one for one in model["parameters"]) and "config" not in model, model
     assert header["ddp"]["bucket_cap_bytes"] == 1 << 20, header
     assert header["ddp"]["broadcast_buffers"] is False, header
     assert header["autocast"] == "bf16", header
@@ -469,6 +470,30 @@ def test_the_record_describes_what_trains():
     assert (loader["samples"], loader["batch_size"], loader["drop_last"]) == (16, 4, True), loader
     assert loader["sampler"] == "SequentialSampler", loader
     assert all(row["buckets"] for row in rows), "bucket times are on by default"
+
+
+def test_what_flops_are_counted_by_is_told():
+    """Tables that are only looked up, a tied one that is not, and a config as transformers have it."""
+    import torch
+
+    class Config:
+        num_hidden_layers, num_attention_heads, hidden_size, head_dim = 3, 4, 8, None
+
+        def to_json_string(self):
+            return json.dumps({"model_type": "own", "_name_or_path": "/home/somebody", "hidden_size": 8})
+
+    model = torch.nn.Module()
+    model.tokens, model.positions = torch.nn.Embedding(10, 8), torch.nn.Embedding(5, 8)
+    model.head = torch.nn.Linear(8, 10, bias=False)
+    model.head.weight = model.tokens.weight
+    model.config = Config()
+    told = stepsim_recorder._described_model(model)
+    assert [(one["name"], one.get("lookup")) for one in told["parameters"]] == [
+        ("tokens.weight", None), ("positions.weight", True)], told
+    assert told["config"] == {"model_type": "own", "hidden_size": 8}, told
+    assert told["attention"] == {"layers": 3, "width": 8}, told
+    model.config = {"hidden_size": 8}  # Somebody's own.
+    assert "attention" not in stepsim_recorder._described_model(model)
 
 
 @small_runner.in_new_folder

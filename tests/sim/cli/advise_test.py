@@ -4,6 +4,7 @@ usage: advise_test.py PATH_OF_STEPSIM
 """
 
 import json
+import math
 import os
 import pathlib
 import random
@@ -117,6 +118,95 @@ def test_records_alone_give_an_answer_in_five_lines(folder):
     steps = [json.loads(line) for line in (folder / RANKS[0]).read_text().splitlines()[1:]]
     recorded = sum(row["step_ms"] for row in steps[2:]) / len(steps[2:])
     assert abs(mean["summary"]["step_time_ms"]["mean"] / recorded - 1) < 0.05, (mean, recorded)
+
+
+def with_model(folder, rows, members, **first):
+    """Writes both ranks' files with other members of the header's model, and of the header."""
+    told = header(**first)
+    told["model"].update(members)
+    for rank in range(2):
+        write(folder / f"run.rank{rank}.jsonl", told, [row for row in rows if row["rank"] == rank])
+
+
+def asked(*more):
+    shutil.rmtree("advice", ignore_errors=True)
+    done = stepsim_program.run("advise", *RANKS, "--json", "a.json", *more)
+    result = json.loads(pathlib.Path("a.json").read_text(encoding="utf-8"))
+    made = pathlib.Path("advice/scenario.toml").read_text(encoding="utf-8")
+    return done.stdout, result["options"], made
+
+
+@in_folder_of_ranks
+def test_flops_are_told_where_they_can_be_known(folder):
+    text, options, made = asked()
+    assert "compute:" not in text and "MFU" not in text and "flops" not in made, text
+    assert {one["tflops_per_rank"] for one in options} == {one["mfu"] for one in options} == {None}
+    # By the user: of two ranks, each does half of the tokens.
+    text, options, made = asked("--flops-per-token", "3e6", "--peak-tflops", "2")
+    for one in options:
+        tflops = 3e6 * one["useful_tokens_per_s"] / 2 / 1e12
+        assert abs(one["tflops_per_rank"] / tflops - 1) < 1e-9 and abs(one["mfu"] / (tflops / 2) - 1) < 1e-9, one
+    assert f"{options[0]['mfu'] * 100:.1f} % MFU" in text and "counted by model.flops_per_token = 3e+06" in text, text
+    compared = json.loads(stepsim_program.run("compare", "advice/scenario.toml", "--epochs", "1", "--json", "-").stdout)
+    of_now = next(one for one in compared["training"] if one["policy"] == options[0]["policy"])
+    assert of_now["mfu"] == options[0]["mfu"], (of_now, options[0])
+    assert " FLOP/s a rank  " in asked("--flops-per-token", "3e6", "--wide")[0]
+    # By the record's weights: the table is looked up, hidden and head are multiplied.
+    parameters = header()["model"]["parameters"]
+    parameters[0]["lookup"] = True
+    rows = training()
+    with_model(folder, rows, {"parameters": parameters})
+    products = 6 * sum(ELEMENTS[1:])
+    text, options, made = asked()
+    assert f"flops_per_token = {products}  # 6 x {sum(ELEMENTS[1:])} weights that are multiplied; attention is not" in made, made
+    assert options[0]["tflops_per_rank"] and options[0]["mfu"] is None and " MFU" not in text, options[0]
+    lengths = [one for row in rows for one in row["lengths"]]
+    mean = sum(one * one for one in lengths) / sum(lengths)
+    for odd in ({"shape": [2, 128, 3]}, {"name": "experts.0.weight"}):
+        with_model(folder, rows, {"parameters": [*parameters[:2], {**parameters[2], **odd}]})
+        assert "flops" not in asked()[2], odd
+    with_model(folder, rows, {"parameters": parameters, "attention": {"layers": 2, "width": 192}},
+               autocast="bf16", device="NVIDIA H100 80GB HBM3")
+    text, options, made = asked()
+    stated = float(re.search(r"flops_per_token = (\S+)", made)[1])
+    assert abs(stated / (products + 12 * 2 * 192 * mean) - 1) < 1e-5, made
+    assert "peak_tflops = 989  # dense, bf16 autocast on NVIDIA H100" in made and options[0]["mfu"], made
+
+
+@in_folder_of_ranks
+def test_flops_are_counted_by_a_config_that_makes_the_recorded_model(folder):
+    config = {"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "vocab_size": 50, "n_positions": 128}
+    names = [("wte.weight", [50, 8]), ("wpe.weight", [128, 8])]
+    names += [(f"h.0.{name}", shape) for name, shape in (
+        ("ln_1.weight", [8]), ("ln_1.bias", [8]), ("attn.c_attn.weight", [8, 24]), ("attn.c_attn.bias", [24]),
+        ("attn.c_proj.weight", [8, 8]), ("attn.c_proj.bias", [8]), ("ln_2.weight", [8]), ("ln_2.bias", [8]),
+        ("mlp.c_fc.weight", [8, 32]), ("mlp.c_fc.bias", [32]), ("mlp.c_proj.weight", [32, 8]), ("mlp.c_proj.bias", [8]))]
+    names += [("ln_f.weight", [8]), ("ln_f.bias", [8])]
+    parameters = [{"name": "transformer." + name, "shape": shape, "dtype": "f32"} for name, shape in names]
+    elements = sum(math.prod(shape) for _, shape in names)
+    rows = training()
+    for row in rows:
+        row["buckets"] = [{**row["buckets"][1], "bytes": 4 * elements}]
+
+    model = {"name": "GPT2LMHeadModel", "parameters": parameters, "buffers": {}}
+    with_model(folder, rows, {**model, "config": config})
+    text, options, made = asked()
+    assert 'config = "config.json"' in made and 'architecture = "GPT2LMHeadModel"' in made, made
+    assert json.loads((folder / "advice/config.json").read_text(encoding="utf-8")) == config
+    assert "counted by config.json" in text and "config.json, prediction.json" in text, text
+    lengths = [one for row in rows for one in row["lengths"]]
+    mean = sum(one * one for one in lengths) / sum(lengths)
+    products = 8 * 24 + 8 * 8 + 2 * 8 * 32 + 8 * 50  # The head is the table once more.
+    flops = 6 * products + 12 * 8 * mean
+    tflops = flops * options[0]["useful_tokens_per_s"] / 2 / 1e12
+    assert abs(options[0]["tflops_per_rank"] / tflops - 1) < 0.01, (options[0], tflops)
+    with_model(folder, rows, model)
+    assert "compute:" not in asked()[0]
+    (folder / "c.json").write_text(json.dumps(config), encoding="utf-8")
+    assert asked("--config", "c.json")[1][0]["tflops_per_rank"] == options[0]["tflops_per_rank"]
+    (folder / "c.json").write_text(json.dumps({**config, "n_embd": 16}), encoding="utf-8")
+    failed = stepsim_program.run("advise", *RANKS, "--config", "c.json", status=2).stderr
+    assert "makes another model than the recorded one" in failed and "transformer.wte.weight" in failed, failed
 
 
 @in_folder_of_ranks

@@ -13,7 +13,7 @@ function drawAdvice(page) {
   const part = (name, member) => ({name, value: (row) => ms(row[member])});
   const columns = [
     {name: "train with", text: true,
-      value: (row) => `${shortName(row.policy)}, ${bytes(row.bucket_cap)}`},
+      value: (row) => `${shortName(row.policy)}, ${shortName(row.setting)}`},
     {name: "verdict", text: true, value: (row) => row.verdict},
     {name: "gain", value: (row) => (now(row) ? "" : signedPercent(row.gain))},
     {name: "gain, 90 %",
@@ -21,6 +21,10 @@ function drawAdvice(page) {
         signedPercent(row.gain_interval90[1]))},
     {name: "step ms", value: (row) => ms(row.step_ms)},
     {name: "useful tokens/s", value: (row) => count(row.useful_tokens_per_s)},
+    ...(options[0].tflops_per_rank === null ? [] : [
+      {name: "TFLOP/s", value: (row) => String(Number(row.tflops_per_rank.toPrecision(3)))},
+      ...(options[0].mfu === null ? [] : [
+        {name: "MFU", value: (row) => `${(row.mfu * 100).toFixed(1)} %`}])]),
     {name: "90 % interval", value: (row) => interval(row.interval90_ms)},
     part("data", "data_ms"),
     part("forward", "forward_ms"),

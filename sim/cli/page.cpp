@@ -58,8 +58,8 @@ SweepOptions picture_options(Jobs& jobs,
   return options;
 }
 
-void add(const std::vector<CapPoint>& caps, PageContent& content) {
-  for (Json& timeline : cap_timelines_json(caps, content.warnings)) {
+void add(const std::vector<CapPoint>& caps, Bytes memory_capacity, PageContent& content) {
+  for (Json& timeline : cap_timelines_json(caps, memory_capacity, content.warnings)) {
     content.timelines.push_back(std::move(timeline));
   }
 }
@@ -76,27 +76,22 @@ std::vector<std::size_t> drawn_points(std::size_t count, std::size_t best) {
   return {drawn.begin(), drawn.end()};
 }
 
-/// Draws DDP's default among bucket caps that are swept without it.
-void add_default_cap(Jobs& jobs,
-                     const SweepReport& report,
-                     SweepOptions options,
-                     PageContent& content) {
-  options.settings = default_cap_settings(jobs.base());
+/// Draws the scenario as it stands among bucket caps that are swept without its own.
+void add_own_cap(Jobs& jobs,
+                 const SweepReport& report,
+                 const SweepOptions& options,
+                 PageContent& content) {
   const SweepPoint point = sweep(jobs, {}, options).front();
   if (!point.picture || !report.reference.not_priced.empty()) {
     return;
   }
-  const auto larger = std::ranges::find_if(content.timelines, [](const Json& timeline) {
-    return timeline["cap_bytes"] > kDefaultBucketCapBytes;
-  });
-  content.timelines.insert(larger,
-                           timeline_json({point.prediction.policy,
-                                          format_bytes(Bytes(kDefaultBucketCapBytes)),
-                                          report.reference.prediction.summary.step_time_ms.mean,
-                                          false,
-                                          point.picture->bucket_cap == jobs.base().ddp.bucket_cap,
-                                          {}},
-                                         *point.picture));
+  const Bytes own = jobs.base().ddp.bucket_cap;
+  const auto larger = std::ranges::find_if(
+      content.timelines, [&](const Json& timeline) { return timeline["cap_bytes"] > own.value(); });
+  TimelineLabel label =
+      labelled(report.reference.prediction, format_bytes(own), report.memory_capacity);
+  label.is_own = true;
+  content.timelines.insert(larger, timeline_json(label, *point.picture));
 }
 
 }  // namespace
@@ -117,7 +112,9 @@ PageContent page_content(const Request& request, const Scenario& scenario) {
 }
 
 void add_bucket_cap_sweep(Jobs& jobs, const Prediction& prediction, PageContent& content) {
-  add(bucket_cap_sweep(jobs, picture_options(jobs, prediction.policy, {}, prediction)), content);
+  SweepOptions options = picture_options(jobs, prediction.policy, {}, prediction);
+  options.noise_runs = PredictOptions().noise_runs;  // For the interval of each point.
+  add(bucket_cap_sweep(jobs, options), jobs.profile(jobs.base())->memory_capacity, content);
 }
 
 void add_timeline(Jobs& jobs,
@@ -126,7 +123,7 @@ void add_timeline(Jobs& jobs,
                   PageContent& content) {
   SweepPoint point =
       sweep(jobs, {}, picture_options(jobs, prediction.policy, settings, prediction)).front();
-  add({{jobs.scenario(settings).ddp.bucket_cap, true, std::move(point)}}, content);
+  add({{jobs.scenario(settings).ddp.bucket_cap, true, std::move(point)}}, Bytes(0), content);
 }
 
 void add_sweep(Jobs& jobs, const SweepAxis& axis, const SweepReport& report, PageContent& content) {
@@ -143,25 +140,23 @@ void add_sweep(Jobs& jobs, const SweepAxis& axis, const SweepReport& report, Pag
   const std::vector<SweepPoint> points = sweep(
       jobs, {{axis.key, mapped(drawn, [&](std::size_t i) { return axis.values[i]; })}}, of_drawn);
   const bool over_caps = axis.key == "ddp.bucket_cap";
-  bool has_default = false;
+  bool has_own = false;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const std::optional<StepPicture>& picture = points[i].picture;
     if (!picture || report.rows[drawn[i]].is_blank()) {
       continue;  // It cannot be priced.
     }
     const SweepPoint& stated = report.rows[drawn[i]].point;
-    has_default = has_default || picture->bucket_cap == Bytes(kDefaultBucketCapBytes);
-    content.timelines.push_back(
-        timeline_json({points[i].prediction.policy,
-                       axis.values[drawn[i]].value_text(),
-                       stated.prediction.summary.step_time_ms.mean,
-                       drawn[i] == report.best && any_fits(report),
-                       over_caps && picture->bucket_cap == jobs.base().ddp.bucket_cap,
-                       drawn[i]},
-                      *picture));
+    TimelineLabel label =
+        labelled(stated.prediction, axis.values[drawn[i]].value_text(), report.memory_capacity);
+    label.is_best = drawn[i] == report.best && any_fits(report);
+    label.is_own = over_caps && picture->bucket_cap == jobs.base().ddp.bucket_cap;
+    label.point = drawn[i];
+    has_own = has_own || label.is_own;
+    content.timelines.push_back(timeline_json(label, *picture));
   }
-  if (over_caps && !has_default) {
-    add_default_cap(jobs, report, of_drawn, content);
+  if (over_caps && !has_own) {
+    add_own_cap(jobs, report, of_drawn, content);
   }
 }
 

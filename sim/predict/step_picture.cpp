@@ -15,6 +15,11 @@ bool has_bucket_cap(const Scenario& scenario) {
          (rule == BucketRule::PyTorch || rule == BucketRule::BeforeCap);
 }
 
+bool is_bucketed_by_cap(const Scenario& scenario) {
+  return has_bucket_cap(scenario) &&
+         scenario.parallel->facts(parallel_job(scenario)).fixed_units.empty();
+}
+
 int median_step(const Prediction& prediction, int warmup_steps) {
   const int first = std::max(warmup_steps, 1);
   std::vector<std::pair<double, int>> times =
@@ -42,7 +47,7 @@ StepPicture step_picture(const Scenario& scenario, const Prediction& prediction,
     picture.buckets.push_back(
         {bucket_bytes(bucket, parameters), static_cast<std::int64_t>(bucket.parameters.size())});
   }
-  if (has_bucket_cap(scenario)) {
+  if (is_bucketed_by_cap(scenario)) {
     picture.bucket_cap = scenario.ddp.bucket_cap;
   }
   return picture;

@@ -27,6 +27,8 @@ struct StepPicture {
 
 /// Whether the buckets are filled up to ddp.bucket_cap: no list of caps, no rule without one.
 [[nodiscard]] bool has_bucket_cap(const Scenario& scenario);
+/// Whether that also says where what is reduced ends: not where parallelism has units of its own.
+[[nodiscard]] bool is_bucketed_by_cap(const Scenario& scenario);
 
 /// The steady step whose time is the median of all of them (the shorter of two), without the first
 /// step of the run where there is another: its buckets are not those of the others.

@@ -14,7 +14,7 @@ namespace stepsim {
 namespace {
 
 bool cap_matters(const Scenario& scenario, const Profile& profile) {
-  return has_bucket_cap(scenario) && scenario.ranks > 1 &&
+  return is_bucketed_by_cap(scenario) && scenario.ranks > 1 &&
          !(prices_recorded_model(scenario, profile) && profile.recorded->whole_steps);
 }
 

@@ -270,14 +270,12 @@ std::vector<SweepTask> tasks_of(const Scenario& scenario,
   return tasks;
 }
 
-/// The tasks of all points, and last that of the reference.
+/// The tasks of all points, and last that of the scenario without the axes' values.
 std::vector<SweepTask> tasks_with_reference(const Scenario& scenario,
                                             const std::vector<SweepAxis>& axes,
-                                            const SweepOptions& options,
-                                            const std::vector<Setting>& reference) {
+                                            const SweepOptions& options) {
   std::vector<SweepTask> tasks = tasks_of(scenario, axes, options);
   tasks.push_back({options.policy, options.noise_runs, options.settings});
-  tasks.back().set.insert(tasks.back().set.end(), reference.begin(), reference.end());
   return tasks;
 }
 
@@ -380,11 +378,10 @@ void fail_all_refused(Jobs& jobs,
 
 ReferencedSweep sweep_with_reference(Jobs& jobs,
                                      const std::vector<SweepAxis>& axes,
-                                     const std::vector<Setting>& reference,
                                      const SweepOptions& options,
                                      PointRunner& runner) {
   ReferencedSweep swept;
-  swept.points = runner.evaluate(tasks_with_reference(jobs.base(), axes, options, reference),
+  swept.points = runner.evaluate(tasks_with_reference(jobs.base(), axes, options),
                                  sweep_work(jobs, options),
                                  options.on_progress);
   swept.reference = std::move(swept.points.back());
@@ -395,10 +392,9 @@ ReferencedSweep sweep_with_reference(Jobs& jobs,
 
 std::size_t keep_sweep(Jobs& jobs,
                        const std::vector<SweepAxis>& axes,
-                       const std::vector<Setting>& reference,
                        const SweepOptions& options,
                        PointRunner& runner) {
-  return runner.keep(tasks_with_reference(jobs.base(), axes, options, reference),
+  return runner.keep(tasks_with_reference(jobs.base(), axes, options),
                      sweep_work(jobs, options),
                      options.on_progress);
 }

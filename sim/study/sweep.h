@@ -77,17 +77,16 @@ struct SweepOptions {
                                    SweepOptions options,
                                    const std::vector<SweepPoint>& points);
 
-/// A sweep with one more point.
+/// A sweep with one more point: the scenario without the axes' values.
 struct ReferencedSweep {
   std::vector<SweepPoint> points;
   SweepPoint reference;
 };
 
-/// Predicts the same with a runner, in place of options.threads, and `reference` beside. Raises
+/// Predicts the same with a runner, in place of options.threads, and the reference beside. Raises
 /// what sweep() and PointRunner::evaluate() do.
 [[nodiscard]] ReferencedSweep sweep_with_reference(Jobs& jobs,
                                                    const std::vector<SweepAxis>& axes,
-                                                   const std::vector<Setting>& reference,
                                                    const SweepOptions& options,
                                                    PointRunner& runner);
 
@@ -95,7 +94,6 @@ struct ReferencedSweep {
 /// Returns how many there are.
 std::size_t keep_sweep(Jobs& jobs,
                        const std::vector<SweepAxis>& axes,
-                       const std::vector<Setting>& reference,
                        const SweepOptions& options,
                        PointRunner& runner);
 

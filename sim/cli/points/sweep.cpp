@@ -181,8 +181,7 @@ Answer ask_sweep(const Request& request, const SweepQuestion& question) {
   Progress progress("sweeping");
   options.on_progress = progress.callback();
   if (!runner.shard().is_all()) {
-    const std::size_t kept =
-        keep_sweep(*jobs, axes, sweep_reference(scenario, axes), options, runner);
+    const std::size_t kept = keep_sweep(*jobs, axes, options, runner);
     progress.done();
     return shard_answer(runner, kept);
   }

@@ -100,6 +100,14 @@ std::string best_headline(const BestBuckets& best) {
                        nothing_to_gain_text(best.fastest_over_own),
                        time);
   }
+  if (best.own) {
+    return fmt::format("Use {}: {}, {} over the scenario's own buckets.",
+                       &choice == &best.list       ? "the best list"
+                       : &choice == &best.standard ? "DDP's default of 25 MiB"
+                                                   : python_argument(choice),
+                       time,
+                       signed_percent(paired_gain(choice.prediction, best.own->prediction).gain));
+  }
   if (&choice == &best.list) {
     return fmt::format("Use the best list: {}, {} over the best cap and {} over 25 MiB.",
                        time,
@@ -137,23 +145,29 @@ std::vector<Prediction> predictions_of(const BestBuckets& best) {
   return predictions;
 }
 
+/// What is told against: what the scenario has.
+std::string over_now(const BestBuckets& best) {
+  return best.own ? "over the scenario's" : "over 25 MiB";
+}
+
 std::string best_table(const BestBuckets& best, const Screen& screen) {
-  Table table({"bucket size", "value", "buckets", "step ms", "exposed ms", "over 25 MiB"});
-  const auto add = [&](const char* name, const BucketChoice& choice, const Gain& over) {
+  Table table({"bucket size", "value", "buckets", "step ms", "exposed ms", over_now(best)});
+  const Prediction& now = best.own ? best.own->prediction : best.standard.prediction;
+  const auto add = [&](const char* name, const BucketChoice& choice) {
     const PredictionSummary& s = choice.prediction.summary;
     table.add({name,
                choice_name(choice),
                std::to_string(choice.buckets),
                fmt::format("{:.3f}", s.step_time_ms.mean),
                fmt::format("{:.3f}", s.exposed_communication_ms),
-               signed_percent(over.gain)});
+               signed_percent(paired_gain(choice.prediction, now).gain)});
   };
-  add("DDP's default", best.standard, {});
+  add("DDP's default", best.standard);
   if (best.own) {
-    add("the scenario's", *best.own, paired_gain(best.own->prediction, best.standard.prediction));
+    add("the scenario's", *best.own);
   }
-  add("best cap", best.cap, best.cap_over_standard);
-  add("best list", best.list, best.list_over_standard);
+  add("best cap", best.cap);
+  add("best list", best.list);
   return table.text(screen);
 }
 
@@ -195,11 +209,14 @@ std::string best_buckets_text(const Scenario& scenario,
                               const BestBuckets& best,
                               const Screen& screen) {
   const std::string warnings = warnings_text(predictions_of(best));
+  const auto over = [&](const BucketChoice& choice, const Gain& of_standard) {
+    return gain_text(best.own ? paired_gain(choice.prediction, best.own->prediction) : of_standard);
+  };
   return fmt::format(
              "{}: policy {}, {} ranks, profile {}\n{}\n{}\n{}\n\n"
-             "best cap over 25 MiB:  {}\n"
-             "best list over 25 MiB: {}\n"
-             "best list over cap:    {}\n\n{}{}{}{}",
+             "best cap {}:  {}\n"
+             "best list {}: {}\n"
+             "best list over cap:{:{}}{}\n\n{}{}{}{}",
              scenario.name,
              best.list.prediction.policy,
              scenario.ranks,
@@ -207,8 +224,12 @@ std::string best_buckets_text(const Scenario& scenario,
              passed_over_text(best),
              best_table(best, screen),
              painted(best_headline(best), Paint::Strong, screen),
-             gain_text(best.cap_over_standard),
-             gain_text(best.list_over_standard),
+             over_now(best),
+             over(best.cap, best.cap_over_standard),
+             over_now(best),
+             over(best.list, best.list_over_standard),
+             "",
+             over_now(best).size() - 7,
              gain_text(best.list_over_cap),
              method_text(best),
              arguments_text(best),

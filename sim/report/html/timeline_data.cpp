@@ -1,6 +1,7 @@
 #include "sim/report/html/timeline_data.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -226,6 +227,21 @@ std::string cap_label(const StepPicture& picture) {
 
 }  // namespace
 
+TimelineLabel labelled(const Prediction& prediction,
+                       const std::string& label,
+                       Bytes memory_capacity) {
+  const PredictionSummary& summary = prediction.summary;
+  const StepTimeSummary& step = summary.step_time_ms;
+  TimelineLabel result{prediction.policy, label, step.mean};
+  if (step.high90 > step.low90) {
+    result.interval90 = std::pair(step.low90, step.high90);
+  }
+  result.memory_mib = summary.peak_memory_mib;
+  result.memory_capacity_mib = static_cast<double>(memory_capacity.value()) / 0x1p20;
+  result.is_out_of_memory = prediction.out_of_memory.has_value();
+  return result;
+}
+
 Json timeline_json(const TimelineLabel& label, const StepPicture& picture) {
   SimTime first = SimTime::max();
   SimTime last_start = SimTime::min();
@@ -242,21 +258,31 @@ Json timeline_json(const TimelineLabel& label, const StepPicture& picture) {
   Json ranks = mapped(drawn_ranks(picture),
                       [&](std::size_t rank) { return rank_json(picture, rank, clock); });
   const auto& cap = picture.bucket_cap;
-  return {{"policy", label.policy},
-          {"label", label.label},
-          {"point", label.point ? Json(*label.point) : Json(nullptr)},
-          {"cap_bytes", cap ? Json(cap->value()) : Json(nullptr)},
-          {"default", cap == Bytes(kDefaultBucketCapBytes)},
-          {"own", label.is_own},
-          {"best", label.is_best},
-          {"step", picture.step},
-          {"mean_ms", page_ms(label.mean_ms)},
-          {"shown_us", page_us(end - last_start)},
-          {"buckets", std::move(buckets)},
-          {"ranks", std::move(ranks)}};
+  return {
+      {"policy", label.policy},
+      {"label", label.label},
+      {"point", label.point ? Json(*label.point) : Json(nullptr)},
+      {"cap_bytes", cap ? Json(cap->value()) : Json(nullptr)},
+      {"default", cap == Bytes(kDefaultBucketCapBytes)},
+      {"own", label.is_own},
+      {"best", label.is_best},
+      {"step", picture.step},
+      {"mean_ms", page_ms(label.mean_ms)},
+      {"interval90",
+       label.interval90 ? Json{page_ms(label.interval90->first), page_ms(label.interval90->second)}
+                        : Json()},
+      {"memory_mib", label.memory_mib > 0 ? Json(std::round(label.memory_mib)) : Json()},
+      {"memory_capacity_mib",
+       label.memory_capacity_mib > 0 ? Json(std::round(label.memory_capacity_mib)) : Json()},
+      {"out_of_memory", label.is_out_of_memory},
+      {"shown_us", page_us(end - last_start)},
+      {"buckets", std::move(buckets)},
+      {"ranks", std::move(ranks)}};
 }
 
-Json cap_timelines_json(const std::vector<CapPoint>& caps, std::vector<std::string>& warnings) {
+Json cap_timelines_json(const std::vector<CapPoint>& caps,
+                        Bytes memory_capacity,
+                        std::vector<std::string>& warnings) {
   const auto mean_ms = [](const CapPoint& cap) {
     return cap.point.prediction.summary.step_time_ms.mean;
   };
@@ -276,14 +302,10 @@ Json cap_timelines_json(const std::vector<CapPoint>& caps, std::vector<std::stri
       continue;
     }
     const StepPicture& picture = *cap->point.picture;
-    timelines.push_back(
-        timeline_json({cap->point.prediction.policy,
-                       cap_label(picture),
-                       mean_ms(*cap),
-                       cap == best && caps.size() > 1 && !cap->point.prediction.out_of_memory,
-                       cap->own,
-                       {}},
-                      picture));
+    TimelineLabel label = labelled(cap->point.prediction, cap_label(picture), memory_capacity);
+    label.is_best = cap == best && caps.size() > 1 && !label.is_out_of_memory;
+    label.is_own = cap->own;
+    timelines.push_back(timeline_json(label, picture));
   }
   return timelines;
 }

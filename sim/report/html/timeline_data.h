@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "costmodel/io/json_file.h"
@@ -19,7 +20,17 @@ struct TimelineLabel {
   bool is_best = false;
   bool is_own = false;                    ///< True: this is the scenario without changes.
   std::optional<std::size_t> point = {};  ///< Which one of a sweep it is.
+  /// Of the mean in milliseconds; none where nothing was drawn.
+  std::optional<std::pair<double, double>> interval90 = {};
+  double memory_mib = 0;  ///< The peak of a rank; 0: not known.
+  double memory_capacity_mib = 0;
+  bool is_out_of_memory = false;
 };
+
+/// What a timeline says of a prediction; it is neither the best nor the scenario's own.
+[[nodiscard]] TimelineLabel labelled(const Prediction& prediction,
+                                     const std::string& label,
+                                     Bytes memory_capacity);
 
 /// The most ranks that a timeline draws. If there are more, those drawn range evenly from the one
 /// with the least compute to the one with the most.
@@ -45,6 +56,7 @@ inline constexpr std::size_t kMaxDrawnRanks = 16;
 /// Returns the timelines of a policy's bucket caps. The best one has the shortest mean step of
 /// those that fit into memory. A cap that cannot be priced is left out, and `warnings` says why.
 [[nodiscard]] Json cap_timelines_json(const std::vector<CapPoint>& caps,
+                                      Bytes memory_capacity,
                                       std::vector<std::string>& warnings);
 
 }  // namespace stepsim

@@ -12,6 +12,7 @@
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/base/parse_units.h"
 #include "costmodel/base/shell_word.h"
 #include "costmodel/terminal/table.h"
 #include "sim/report/columns.h"
@@ -22,7 +23,6 @@
 #include "sim/report/sweep/sweep_shards.h"
 #include "sim/report/sweep/sweep_training.h"
 #include "sim/report/sweep/sweep_warnings.h"
-#include "sim/study/bucket_cap_sweep.h"
 #include "sim/study/swept_effect.h"
 #include "sim/study/training/training_cost.h"
 
@@ -104,8 +104,15 @@ std::string remark_of(const SweepRow& row, const SweepPoint& best, bool over_cap
   return over_caps ? bucket_cap_reason(row.point, best) : largest_part(row.point, best);
 }
 
-/// In the newest version a row of 25 MiB is something else.
-std::string default_cap_name(const DdpOptions& ddp) {
+/// What the scenario has, where bucket caps are swept. In the newest version a row of 25 MiB is
+/// something else than the default.
+std::string own_cap_name(const DdpOptions& ddp) {
+  const bool is_default = ddp.bucket_rule == BucketRule::PyTorch &&
+                          ddp.bucket_cap.value() == kDefaultBucketCapBytes &&
+                          ddp.first_bucket_cap.value() == kDefaultFirstBucketBytes;
+  if (!is_default) {
+    return fmt::format("the scenario's {}", format_bytes(ddp.bucket_cap));
+  }
   const bool has_own_first = ddp.torch == DdpRules::Newest && !ddp.first_bucket_cap_stated;
   return has_own_first ? "DDP's default of 25 MiB after a first bucket of 1 MiB"
                        : "DDP's default of 25 MiB";
@@ -201,6 +208,9 @@ ScalingComparison scaling_comparison(const Scenario& scenario,
 
 Json reference_json(const SweepReport& report) {
   Json json = {{"name", report.reference_name}};
+  if (report.reference_cap) {
+    json["bucket_cap"] = report.reference_cap->value();
+  }
   if (is_refused(report.reference)) {
     json["refused"] = report.reference.not_priced;
     return json;
@@ -283,10 +293,6 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
                      close_points(axes, report));
 }
 
-std::vector<Setting> sweep_reference(const Scenario& scenario, const std::vector<SweepAxis>& axes) {
-  return sweeps_only_caps(axes) ? default_cap_settings(scenario) : std::vector<Setting>();
-}
-
 SweepReport sweep_report(Jobs& jobs,
                          const std::vector<SweepAxis>& axes,
                          const SweepOptions& options,
@@ -296,8 +302,7 @@ SweepReport sweep_report(Jobs& jobs,
   SweepReport report;
   SweepOptions of_points = options;
   of_points.skips_unpriced = true;
-  ReferencedSweep swept =
-      sweep_with_reference(jobs, axes, sweep_reference(scenario, axes), of_points, runner);
+  ReferencedSweep swept = sweep_with_reference(jobs, axes, of_points, runner);
   if (!options.no_reference.empty()) {
     swept.reference = {};
     swept.reference.not_priced = options.no_reference;
@@ -328,7 +333,9 @@ SweepReport sweep_report(Jobs& jobs,
   }
   report.counts_samples =
       scenario.lengths.kind == LengthSource::Kind::Constant && scenario.lengths.constant == 1;
-  report.reference_name = caps ? default_cap_name(scenario.ddp) : "the scenario as it stands";
+  report.reference_name = caps ? own_cap_name(scenario.ddp) : "the scenario as it stands";
+  report.reference_cap = caps ? std::optional(scenario.ddp.bucket_cap) : std::nullopt;
+  report.memory_capacity = jobs.profile(scenario)->memory_capacity;
   report.reference = std::move(swept.reference);
   const bool has_reference = !is_refused(report.reference);
   report.gain = has_reference ? paired_gain(best.prediction, report.reference.prediction) : Gain();
@@ -423,6 +430,9 @@ Json sweep_json(const std::vector<SweepAxis>& axes, const SweepReport& report) {
                {"is_better", report.rows[report.best].remark == "best"},
                {"reference", reference_json(report)},
                {"warnings", sweep_warnings(axes, report)}};
+  if (report.memory_capacity.value() > 0) {
+    json["memory_capacity_mib"] = static_cast<double>(report.memory_capacity.value()) / 0x1p20;
+  }
   if (!report.training.empty()) {
     json["training"] = training_json(axes, report);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,11 @@ struct SweepReport {
   /// Largest useful tokens per second (for bucket caps: shortest step); where no point fits into
   /// memory, the one that lacks least.
   std::size_t best = 0;
-  /// DDP's 25 MiB when bucket_cap is swept, else the scenario as it stands; it may be refused.
-  SweepPoint reference;
-  std::string reference_name;
-  Gain gain;  ///< Of the best over the reference.
+  SweepPoint reference;        ///< The scenario as it stands; it may be refused.
+  std::string reference_name;  ///< Where bucket_cap is swept, its own.
+  std::optional<Bytes> reference_cap;
+  Bytes memory_capacity;  ///< Of a rank; 0: unknown.
+  Gain gain;              ///< Of the best over the reference.
   std::vector<std::string> keys_without_effect;
   /// Where no point fits into memory: the other policies that do as the scenario stands.
   std::vector<std::string> fitting_policies;
@@ -42,10 +44,6 @@ struct SweepReport {
   std::vector<TrainingCost> training;
   ScalingComparison scaling;
 };
-
-/// What the reference differs by from the scenario as it stands.
-[[nodiscard]] std::vector<Setting> sweep_reference(const Scenario& scenario,
-                                                   const std::vector<SweepAxis>& axes);
 
 /// Predicts all points with the runner; a point that is refused is a row that says why. Raises what
 /// sweep_with_reference() does, and InputError where all points are refused.
@@ -62,7 +60,7 @@ struct SweepReport {
 /// more; or that nothing can be told from the reference, which is then to be kept.
 [[nodiscard]] std::string sweep_headline(const std::vector<SweepAxis>& axes,
                                          const SweepReport& report);
-/// True: bucket caps are the only key swept, so that DDP's default is the reference.
+/// True: bucket caps are the only key swept.
 [[nodiscard]] bool sweeps_only_caps(const std::vector<SweepAxis>& axes);
 [[nodiscard]] std::string sweep_text(const Scenario& scenario,
                                      const std::vector<SweepAxis>& axes,

@@ -124,7 +124,7 @@ TEST_CASE("sweep: the policy whose keys are swept is predicted") {
   CHECK_THROWS_AS((void)studied({}, "nobody"), InputError);
 }
 
-TEST_CASE("sweep: DDP's default is what it is where nobody states a cap") {
+TEST_CASE("sweep: caps are told against the scenario's own, or DDP's default as it is") {
   // Gradients of 12 MB: the newest DDP makes a first bucket of 1 MiB from 2 MB of them. With a
   // stated cap of 25 MiB the first bucket has that limit, too, and holds all.
   const std::string newest =
@@ -134,7 +134,11 @@ TEST_CASE("sweep: DDP's default is what it is where nobody states a cap") {
         .summary.step_time_ms.mean;
   };
   const std::vector<SweepAxis> axes = {parse_sweep_axis("ddp.bucket_cap=25 MiB,50 MiB")};
-  for (const std::string cap : {"", "bucket_cap = \"2 MiB\"\n"}) {
+  const std::pair<std::string, std::string> owns[] = {
+      {"", "DDP's default of 25 MiB after a first bucket of 1 MiB"},
+      {"bucket_cap = \"2 MiB\"\n", "the scenario's 2 MiB"},
+      {"bucket_cap = \"25 MiB\"\n", "the scenario's 25 MiB"}};
+  for (const auto& [cap, name] : owns) {
     CAPTURE(cap);
     const Scenario scenario =
         parse_scenario(test::replaced(newest, "[ddp]\n", "[ddp]\n" + cap), "blocks.toml", {});
@@ -144,14 +148,14 @@ TEST_CASE("sweep: DDP's default is what it is where nobody states a cap") {
     Jobs jobs(scenario, "--over");
     const SweepReport report = sweep_report(jobs, axes, options, runner);
     CHECK(report.rows[0].point.buckets == 1);
-    CHECK(report.reference.buckets == 2);
-    CHECK(report.reference.prediction.summary.step_time_ms.mean ==
-          step_ms(parse_scenario(newest, "blocks.toml", {})));
-    CHECK(report.reference_name == "DDP's default of 25 MiB after a first bucket of 1 MiB");
+    CHECK(report.reference.buckets == sweep(scenario, {}, {}).front().buckets);
+    CHECK(report.reference.prediction.summary.step_time_ms.mean == step_ms(scenario));
+    CHECK(report.reference_name == name);
+    CHECK(report.reference_cap == scenario.ddp.bucket_cap);
     const std::vector<CapPoint> caps = bucket_cap_sweep(jobs, {});
     const auto standard = std::ranges::find(caps, Bytes(25 << 20), &CapPoint::cap);
     REQUIRE(standard != caps.end());
-    CHECK(standard->point.buckets == 2);
+    CHECK(standard->point.buckets == (standard->own && !cap.empty() ? 1 : 2));
   }
   const std::string stated = "[ddp]\nfirst_bucket_cap = \"4 MiB\"\n";
   CHECK(default_cap_settings(

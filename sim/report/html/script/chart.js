@@ -96,9 +96,12 @@ function rowChart(box, rows, options) {
     label: options.label,
   }, (g, width, height) => {
     const x = d3.scaleLinear(options.domain, [0, width]).nice(5);
+    const edge = 20;  // A label in the middle of a tick nearer than that would be cut.
     g.append("g").attr("class", "axis grid vertical").attr("transform", `translate(0,${height})`)
       .call(d3.axisBottom(x).ticks(Math.max(3, Math.floor(width / 90))).tickSize(-height)
-        .tickFormat(options.format || null));
+        .tickFormat(options.format || null))
+      .selectAll(".tick text").attr("text-anchor", (value) =>
+        x(value) < edge ? "start" : x(value) > width - edge ? "end" : "middle");
     g.append("text").attr("class", "axis-title").attr("x", width).attr("y", height + 31)
       .attr("text-anchor", "end").text(options.unit);
     const two = lines(width + 20) === 2;

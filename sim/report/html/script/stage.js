@@ -3,6 +3,9 @@
 /** Returns the common name of the key that the slider moves along. */
 function sliderName(page) {
   const axis = sweptKeys(page)[0];
+  if (!axis && page.selection.current().cap_bytes === null) {
+    return "Setting";
+  }
   return !axis || axis === "ddp.bucket_cap" ? "Bucket size" : axis;
 }
 
@@ -13,7 +16,8 @@ function drawStage(page) {
     ? "The upper lane of a rank is its compute, the lower one its communication. Move the " +
       "slider: " + (selection.caps
       ? "small buckets start early but pay for every message, large ones start late. "
-      : "each place is one value. ") + "All settings share one time scale."
+      : "each place is one value. ") + (selection.policies.length > 1 ? "All settings of a policy" : "All settings") +
+      " share one time scale."
     : "The upper lane of a rank is its compute, the lower one its communication.");
   const drawn = selection.current().ranks.length;
   const {ranks} = page.data.scenario;

@@ -22,7 +22,7 @@ function drawSweepCurve(page) {
   const card = section(page, "valley", `${measure.name} ${over}`,
     cap ? "Small buckets pay for every message; large ones leave nothing to overlap with. " +
       "Click on a point to move the timeline there." : null);
-  const again = chart(figure(card, measure.name, over), {height: (width) => width < 520 ? 300 : 340,
+  const again = chart(figure(card, measure.name, over + axisStart(page)), {height: (width) => width < 520 ? 300 : 340,
     margin: {top: 26, left: 56, bottom: 42},
     label: () => sweepSentence(page)},
     (g, width, height) => drawCurve(g, width, height, page));
@@ -32,12 +32,54 @@ function drawSweepCurve(page) {
   const has = (member) => sweepPoints(page).some(member);
   const entries = [["line-curve", measure.name.toLowerCase()],
     ...(has((point) => isNumber(point.exposed)) ? [["exposed", "of which exposed communication"]] : []),
-    ...(has((point) => point.band) ? [["band", "90 % interval"]] : [])];
+    ...(has((point) => point.band) ? [["band", "90 % interval"]] : []),
+    ...(has((point) => point.misfit) ? [["misfit", "out of memory"]] : [])];
   if (entries.length > 1) {
     legend(card, entries);
   }
-  drawIntervalNote(card, page);
+  if (!has((point) => point.band)) {
+    drawIntervalNote(card, page);
+  }
+  drawMemoryCurve(card, page, over);
   sweepTable(card, page, keys);
+}
+
+/** Draws the peak of a rank below the card's limit, where both are known. */
+function drawMemoryCurve(card, page, over) {
+  const points = sweepPoints(page).filter((point) => point.x > 0 && point.memory > 0);
+  const limit = memoryCapacity(page);
+  if (points.length < 3 || !limit) {
+    return;
+  }
+  const gib = (mib) => mib / 1024;
+  const most = d3.max(points, (point) => point.memory);
+  const words = `${bytes(d3.min(points, (point) => point.memory) * 1024 ** 2)} to ` +
+    `${bytes(most * 1024 ** 2)} of the card's ${bytes(limit * 1024 ** 2)}`;
+  chart(figure(card, "Memory of a rank at its peak", over), {height: 170,
+    margin: {top: 26, left: 56, bottom: 42}, label: `Memory: ${words}.`}, (g, width, height) => {
+    const x = d3.scaleLog(d3.extent(points, (point) => point.x), [12, width - 12]);
+    const y = d3.scaleLinear([0, gib(Math.max(limit, most)) * 1.12], [height, 0]);
+    axisLeft(g, y, width, "GiB");
+    axisOfPoints(g, x, height, points);
+    markLevel(g, y(gib(limit)), width, `the card's limit: ${bytes(limit * 1024 ** 2)}`);
+    g.append("path").attr("class", "curve").attr("d", d3.line().x((point) => x(point.x))
+      .y((point) => y(gib(point.memory)))(points));
+    g.selectAll("circle").data(points).join("circle").attr("r", 4)
+      .attr("class", (point) => point.misfit ? "dot misfit" : "dot")
+      .attr("cx", (point) => x(point.x)).attr("cy", (point) => y(gib(point.memory)))
+      .on("pointerenter", (point) => showTip([shortName(point.label),
+        bytes(point.memory * 1024 ** 2), ...(point.misfit ? ["out of memory"] : [])],
+      d3.event.clientX, d3.event.clientY))
+      .on("pointerleave", () => showTip(null));
+  });
+}
+
+/** Draws the axis of the swept values, with as many of their labels as fit. */
+function axisOfPoints(g, x, height, points) {
+  g.append("g").attr("class", "axis").attr("transform", `translate(0,${height})`)
+    .call(d3.axisBottom(x)
+      .tickValues(apart(points.map((point) => point.x), (at) => x(at), 58))
+      .tickFormat((at) => shortName(points.find((point) => point.x === at).label, 12)));
 }
 
 /** States the interval of the scenario as it stands, since the points are means without noise. */
@@ -79,20 +121,33 @@ function bestWord(page) {
   return page.data.result.is_better === false ? "fastest" : "best";
 }
 
+/** Returns the points that a curve goes through. */
+function curvePoints(page) {
+  return sweepPoints(page).filter((point) => point.x > 0 && isNumber(point.y));
+}
+
+function curveDomain(page) {
+  const reference = referenceOf(page);
+  const values = curvePoints(page).flatMap((point) => [point.y, ...(point.band || []),
+    isNumber(point.exposed) ? point.y - point.exposed : point.y]);
+  return airyDomain(values.concat(reference ? [reference.y] : []));
+}
+
+/** Says where the axis starts, unless that is zero: a slope there looks steeper than it is. */
+function axisStart(page) {
+  const [low] = curveDomain(page);
+  return low > 0 ? `; the axis starts at ${measureOf(page).short(low)}` : "";
+}
+
 function drawCurve(g, width, height, page) {
-  const points = sweepPoints(page).filter((point) => point.x > 0 && isNumber(point.y));
+  const points = curvePoints(page);
   const measure = measureOf(page);
   const reference = referenceOf(page);
   const x = d3.scaleLog(d3.extent(points, (point) => point.x), [12, width - 12]);
-  const values = points.flatMap((point) => [point.y, ...(point.band || []),
-    isNumber(point.exposed) ? point.y - point.exposed : point.y]);
-  const domain = airyDomain(values.concat(reference ? [reference.y] : []));
-  const y = d3.scaleLinear(domain, [height - 24, 0]);  // leaves room below for the best's label
+  // Leaves room below for the best's label.
+  const y = d3.scaleLinear(curveDomain(page), [height - 24, 0]);
   axisLeft(g, y, width, measure.unit, measure.tick);
-  g.append("g").attr("class", "axis").attr("transform", `translate(0,${height})`)
-    .call(d3.axisBottom(x)
-      .tickValues(apart(points.map((point) => point.x), (at) => x(at), 58))
-      .tickFormat((at) => shortName(points.find((point) => point.x === at).label, 12)));
+  axisOfPoints(g, x, height, points);
   const banded = points.filter((point) => point.band);
   g.append("path").attr("class", "band").attr("d", d3.area().x((point) => x(point.x))
     .y0((point) => y(point.band[0])).y1((point) => y(point.band[1]))(banded));

@@ -33,14 +33,15 @@ function valueOf(row, measure) {
 
 /**
  * Returns all points: {label, x (bytes, a number or null), y (the measure's value), exposed, band,
- * index of its timeline or -1, best, default, row of the sweep}.
+ * memory in MiB, misfit, index of its timeline or -1, best, own, default, row of the sweep}.
  */
 function sweepPoints(page) {
   const keys = sweptKeys(page);
   const settings = sweepTimelines(page);
   const drawn = settings.map((timeline, index) => ({label: timeline.label, x: timeline.cap_bytes,
     y: timeline.mean_ms, index, band: timeline.interval90, best: timeline.best,
-    default: timeline.default}));
+    misfit: timeline.out_of_memory, memory: timeline.memory_mib,
+    own: timeline.own, default: timeline.default}));
   if (keys.length !== 1) {
     return drawn;
   }
@@ -52,12 +53,18 @@ function sweepPoints(page) {
   const swept = page.data.result.points.map((row, i) => ({label: axis.labels[row.place[0]], row,
     x: placed ? axis.values[row.place[0]] : null, y: valueOf(row, measure),
     band: isStep && row.interval90, exposed: isStep ? row.exposed_transfer_ms : null,
-    misfit: Boolean(row.out_of_memory),
+    misfit: Boolean(row.out_of_memory), memory: row.peak_memory_mib || null,
     best: i === page.data.result.best && !row.out_of_memory,
     index: settings.findIndex((timeline) => timeline.point === i)}));
   const besides = isStep && keys[0] === "ddp.bucket_cap"
     ? drawn.filter((point, i) => point.x > 0 && settings[i].point === null) : [];
   return swept.filter((point) => !point.row.refused).concat(besides).sort((a, b) => a.x - b.x);
+}
+
+/** Returns the memory of a rank's device in MiB; null where it is not known. */
+function memoryCapacity(page) {
+  return page.kind === "sweep" ? page.data.result.memory_capacity_mib || null
+    : (sweepTimelines(page)[0] || {}).memory_capacity_mib || null;
 }
 
 /** Returns the selected policy's timelines, or the recommended one's when these are too few. */
@@ -79,8 +86,9 @@ function referenceOf(page) {
     const best = page.data.result.points[page.data.result.best];
     return {name: shortName(name), gap,
       y: measureOf(page) === stepMeasure ? time : best.useful_tokens_per_s / (1 + gap),
-      x: sweptKeys(page)[0] === "ddp.bucket_cap" ? 25 * 1024 ** 2 : null};
+      x: page.data.result.reference.bucket_cap || null};
   }
-  const found = sweepPoints(page).find((point) => point.default);
-  return found ? {name: "default, " + found.label, y: found.y, x: found.x} : null;
+  const found = sweepPoints(page).find((point) => point.own);
+  return found ? {name: (found.default ? "default, " : "as it stands, ") + found.label, y: found.y,
+    x: found.x} : null;
 }

@@ -1,7 +1,7 @@
 // Keeps which timeline is shown: the policy and the position of the slider. Charts listen to it.
 
 class TimelineSelection {
-  /** `caps` is true when the slider moves along bucket caps, one of which is DDP's default. */
+  /** `caps` is true when the slider moves along bucket caps; one of them may be DDP's default. */
   constructor(timelines, recommended, caps) {
     this.caps = caps;
     this.byPolicy = new Map();
@@ -20,12 +20,13 @@ class TimelineSelection {
     this.policy = this.byPolicy.has(recommended) ? recommended : this.policies[0];
     this.index = this.firstIndex();
     this.listeners = [];
+    this.spans = new Map();
   }
 
-  /** Returns where the slider starts: at DDP's default, or at the scenario as it stands. */
+  /** Returns where the slider starts: at the scenario as it stands, else at DDP's default. */
   firstIndex() {
     const settings = this.settings();
-    const found = ["default", "own", "best"].map((role) =>
+    const found = ["own", "default", "best"].map((role) =>
       settings.findIndex((timeline) => timeline[role])).find((index) => index >= 0);
     return found || 0;
   }
@@ -38,15 +39,15 @@ class TimelineSelection {
     return this.settings()[this.index];
   }
 
-  /** Returns the common time scale: from the first start of a rank to the longest step's end. */
+  /** Returns the time scale of the policy: from the first start of a rank to its longest step's end. */
   timeSpan() {
-    if (!this.span) {
-      const all = [...this.byPolicy.values()].flat();
-      this.span = [d3.min(all, (timeline) => d3.min(timeline.ranks, (rank) =>
+    if (!this.spans.has(this.policy)) {
+      const all = this.settings();
+      this.spans.set(this.policy, [d3.min(all, (timeline) => d3.min(timeline.ranks, (rank) =>
         rank.compute.length > 0 ? Math.min(0, rank.compute[0][0]) : 0)),
-      d3.max(all, (timeline) => timeline.shown_us)];
+      d3.max(all, (timeline) => timeline.shown_us)]);
     }
-    return this.span;
+    return this.spans.get(this.policy);
   }
 
   choosePolicy(policy) {

@@ -88,5 +88,15 @@ def test_init_asks_again_where_an_answer_cannot_be_meant():
         assert content["policy"][0]["batch_size"] == 2, content
 
 
+def test_an_empty_line_takes_what_is_offered():
+    with tempfile.TemporaryDirectory() as folder:
+        said, status = at_terminal(folder, ["llama3-8b", "", "", "", "", ""])
+        assert status == 0 and "no whole number" not in said and "no placement" not in said, said
+        content = tomllib.loads(pathlib.Path(folder, "scenario.toml").read_text(encoding="utf-8"))
+        assert content["cluster"]["ranks"] == 8 and content["cluster"]["profile"] == "h100_8x_published", content
+        offered = [line.split("[")[1].split("]")[0] for line in said.splitlines() if "]: " in line]
+        assert [str(content["data"]["lengths"]["constant"]), str(content["policy"][0]["batch_size"])] == offered[-2:], said
+
+
 if __name__ == "__main__":
     sys.exit(small_runner.main(globals()))

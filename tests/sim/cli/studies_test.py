@@ -124,6 +124,53 @@ def test_a_flat_sweep_keeps_the_default_and_names_no_best():
     assert low <= far["gain_of_best"] <= high, far
 
 
+def test_a_sweep_says_what_its_figures_say():
+    over = ["--over", "ddp.bucket_cap=1MiB..2GiB:x2"]
+    text = run("sweep", VALLEY, *over).stdout
+    result = json.loads(run("sweep", VALLEY, *over, "--json", "-").stdout)
+    points, best, reference = result["points"], result["points"][result["best"]], result["reference"]
+    found = re.search(r"Best: ddp.bucket_cap = 128 MiB, (\d+) ms a step; DDP's default of 25 MiB takes (\d+) ms, "
+                      r"([0-9.]+) % slower .*\. Too close to the best to tell: 64 MiB, 256 MiB to 1 GiB\.", text)
+    assert found, text
+    assert abs(float(found[1]) - best["step_ms"]) <= 0.5 and abs(float(found[2]) - reference["step_ms"]) <= 0.5, text
+    slower = 100 * (reference["step_ms"] / best["step_ms"] - 1)
+    assert abs(float(found[3]) - slower) < 0.06 and abs(100 * reference["gap"] - slower) < 1e-6, (found[3], reference)
+    assert reference["bucket_cap"] == 25 << 20 and result["memory_capacity_mib"] > 80_000, reference
+    remarks = [point["remark"] for point in points]
+    assert remarks[:6] == ["latency-bound"] * 6 and remarks[-1] == "less overlap", remarks
+    assert [i for i, one in enumerate(remarks) if one == "too close to tell"] == [6, 8, 9, 10], remarks
+
+
+def test_bucket_caps_are_told_against_what_the_scenario_has():
+    over = ["--over", "ddp.bucket_cap=64MiB..2GiB:x2"]
+    text = run("sweep", VALLEY, *over, "--set", "ddp.bucket_cap=2 GiB").stdout
+    result = json.loads(run("sweep", VALLEY, *over, "--set", "ddp.bucket_cap=2 GiB", "--json", "-").stdout)
+    assert "; the scenario's 2 GiB takes " in text and "25 MiB" not in text, text
+    assert result["reference"]["step_ms"] == result["points"][-1]["step_ms"], result["reference"]
+    assert result["reference"]["bucket_cap"] == 2 << 30, result["reference"]
+    # A gain that is too small to be sure of has its sign and its interval.
+    own = [*over, "--set", "ddp.bucket_cap=64 MiB"]
+    text = run("sweep", VALLEY, *own).stdout
+    gap = json.loads(run("sweep", VALLEY, *own, "--json", "-").stdout)["reference"]["gap"]
+    most = re.search(r"Nothing certain to gain here, at most ([0-9.]+) %: keep the scenario's 64 MiB \(", text)
+    assert most and float(most[1]) > 100 * gap > 1, text
+    assert f"The fastest value is ddp.bucket_cap = 128 MiB (+{gap * 100:.1f} %, 90 % interval -" in text, text
+    text = run("buckets", VALLEY, "--best", "--set", "ddp.bucket_cap=1 GiB").stdout
+    assert "over the scenario's\n" in text and re.search(r"\nthe scenario's .* \+0\.0 %\n", text), text
+    assert re.search(r"\nDDP's default .* -[0-9.]+ %\n", text) and "over 25 MiB" not in text, text
+
+
+def test_a_job_s_scaling_is_that_of_its_points():
+    over = ["--over", "cluster.placement=8,4x8", "--set", "cluster.network_speed=0.1"]
+    nodes = str(ROOT / "scenarios" / "two_nodes.toml")
+    few, many = (one["samples_per_s_per_rank"] for one in json.loads(
+        run("sweep", nodes, *over, "--json", "-").stdout)["training"]["points"])
+    assert many / few < 0.8
+    text = run("sweep", nodes, *over).stdout
+    assert f"From 8 to 32 ranks this job keeps {100 * many / few:.0f} % of its samples/s a rank" in text, text
+    assert ": less than others reach, though its interval holds that, too." in text, text
+
+
 def test_a_sweep_of_one_policy_s_key_predicts_that_policy():
     over = ["--over", "policy.token_budget.max_tokens=512,1024", "--json", "-"]
     result = json.loads(run("sweep", SKEW, *over).stdout)
@@ -474,7 +521,19 @@ def test_solve_says_where_a_key_makes_no_difference_that_a_run_could_show():
     done = run("solve", SKEW, "--policy", "uniform", *wanted)
     result = json.loads(run("solve", SKEW, "--policy", "uniform", *wanted, "--json", "-").stdout)
     assert 0 < result["change_over_range"] < 0.01, result
-    assert "note: nothing to learn here: the whole range changes the step by" in done.stdout, done.stdout
+    change = f"{100 * result['change_over_range']:.1f}"
+    assert f"note: nothing to learn here: the whole range changes the step by {change} %," in done.stdout, done.stdout
+    # 2.8 times as long at the end of the range: there is something to learn, and the measured time is told.
+    text = run("solve", SKEW, "--policy", "variable_fixed", "--step-time", "60.5 ms", "--key", "cluster.skew=0..2").stdout
+    assert "nothing to learn" not in text, text
+    assert re.search(r"predicted mean step 60\.(499|500|501) ms, measured 60\.500 ms\n", text), text
+    # 6 % over the range can be told from noise.
+    key = ["--key", "cluster.skew=0..0.05", "--policy", "variable_fixed"]
+    ends = json.loads(run("solve", SKEW, *key, "--step-time", "1 ms", "--json", "-", status=1).stdout)
+    middle = (ends["low"]["step_ms"] + ends["high"]["step_ms"]) / 2
+    result = json.loads(run("solve", SKEW, *key, "--step-time", f"{middle} ms", "--json", "-").stdout)
+    assert 0.01 < result["change_over_range"] < 0.1, result
+    assert "nothing to learn" not in run("solve", SKEW, *key, "--step-time", f"{middle} ms").stdout
 
 
 def test_best_buckets_that_are_chosen_are_the_ones_to_paste():

@@ -33,5 +33,27 @@ def test_training_is_told_in_flops_hours_and_money():
     assert "GPU-hours" not in run("run", shard[0]).stdout and " MFU" in run("run", shard[0]).stdout
 
 
+def test_memory_is_told_by_parts_the_largest_first():
+    held = {}
+    for name in ("gpt2_medium_1gpu", "shard_8b"):
+        file = str(ROOT / "scenarios" / f"{name}.toml")
+        answer = json.loads(run("run", file, "--json", "-").stdout)
+        mib = held[name] = answer["memory_parts"]["mib"]
+        assert abs(sum(mib.values()) / answer["predictions"][0]["summary"]["peak_memory_mib"] - 1) < 1e-9, (name, mib)
+        assert all(part > 0 for part in mib.values()) and list(mib.values()) == sorted(mib.values(), reverse=True), mib
+        text = " ".join(run("run", file).stdout.split())
+        places = [text.index(f" {part} ", text.index("peak memory")) for part in mib]
+        assert places == sorted(places), (name, text)
+    # GPT-2 medium in f32 under bf16 autocast: 354,823,168 parameters, two moments of each, a bucket beside each gradient.
+    whole = 354_823_168 * 4 / 2**20
+    parts = held["gpt2_medium_1gpu"]
+    for part, times in (("parameters", 1), ("gradients", 1), ("buckets", 1), ("optimizer", 2)):
+        assert abs(parts[part] / whole - times) < 1e-3, (part, parts)
+    # Llama 3 8B on 64 ranks: a 64th of the parameters and of two moments, in f32.
+    shard = 8_030_261_248 * 4 / 2**20 / 64
+    parts = held["shard_8b"]
+    assert abs(parts["parameters"] / shard - 1) < 1e-3 and abs(parts["optimizer"] / shard - 2) < 1e-3, parts
+
+
 if __name__ == "__main__":
     sys.exit(small_runner.main(globals()))

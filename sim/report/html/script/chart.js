@@ -40,6 +40,13 @@ function axisBelow(g, scale, width, height, title, ticks, format) {
   }
 }
 
+/** Moves labels at the ends of a horizontal axis that would be cut in the middle of their ticks. */
+function keepLabelsInside(axis, scale, width) {
+  const edge = 20;
+  axis.selectAll(".tick text").attr("text-anchor", (value) =>
+    scale(value) < edge ? "start" : scale(value) > width - edge ? "end" : "middle");
+}
+
 /** Draws a vertical axis with grid lines and its title above. */
 function axisLeft(g, scale, width, title, format) {
   const axis = d3.axisLeft(scale).ticks(5).tickSize(-width);
@@ -96,12 +103,9 @@ function rowChart(box, rows, options) {
     label: options.label,
   }, (g, width, height) => {
     const x = d3.scaleLinear(options.domain, [0, width]).nice(5);
-    const edge = 20;  // A label in the middle of a tick nearer than that would be cut.
     g.append("g").attr("class", "axis grid vertical").attr("transform", `translate(0,${height})`)
       .call(d3.axisBottom(x).ticks(Math.max(3, Math.floor(width / 90))).tickSize(-height)
-        .tickFormat(options.format || null))
-      .selectAll(".tick text").attr("text-anchor", (value) =>
-        x(value) < edge ? "start" : x(value) > width - edge ? "end" : "middle");
+        .tickFormat(options.format || null)).call(keepLabelsInside, x, width);
     g.append("text").attr("class", "axis-title").attr("x", width).attr("y", height + 31)
       .attr("text-anchor", "end").text(options.unit);
     const two = lines(width + 20) === 2;

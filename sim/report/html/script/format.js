@@ -50,7 +50,11 @@ function percent(fraction, digits = 1) {
 }
 
 function signedPercent(fraction) {
-  return isNumber(fraction) ? (fraction < 0 ? "" : "+") + percent(fraction) : "–";
+  if (!isNumber(fraction)) {
+    return "–";
+  }
+  const text = (fraction < 0 ? "" : "+") + percent(fraction);
+  return /^-0(\.0)? %$/.test(text) ? text.slice(1) : text;  // No sign of nothing.
 }
 
 function count(value) {

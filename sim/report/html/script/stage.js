@@ -72,7 +72,7 @@ function timelineLegend(selection) {
 function timelineWords(timeline) {
   const both = timeline.default && timeline.best;
   const role = both ? "default, best" : roleOf(timeline);
-  return shortName(timeline.label) + (role ? ` (${role})` : "");
+  return shortName(timeline.label) + (role && role !== timeline.label ? ` (${role})` : "");
 }
 
 function drawSlider(controls, page) {

@@ -60,7 +60,7 @@ function drawTokensOf(grid, series, most) {
     label: tokensSentence(series, ranks)}, (g, width, height) => {
     const x = d3.scaleLinear([0, most], [0, width]).nice(4);
     g.append("g").attr("class", "axis grid vertical").attr("transform", `translate(0,${height})`)
-      .call(d3.axisBottom(x).ticks(4).tickSize(-height));
+      .call(d3.axisBottom(x).ticks(4).tickSize(-height)).call(keepLabelsInside, x, width);
     g.append("text").attr("class", "axis-title").attr("x", width).attr("y", height + 31)
       .attr("text-anchor", "end").text("tokens a step");
     ranks.forEach((rank, i) => {

@@ -55,7 +55,7 @@ function drawMemoryCurve(card, page, over) {
   const most = d3.max(points, (point) => point.memory);
   const words = `${bytes(d3.min(points, (point) => point.memory) * 1024 ** 2)} to ` +
     `${bytes(most * 1024 ** 2)} of the card's ${bytes(limit * 1024 ** 2)}`;
-  chart(figure(card, "Memory of a rank at its peak", over), {height: 170,
+  chart(figure(card, "Memory of a rank at its peak", over), {height: 190,
     margin: {top: 26, left: 56, bottom: 42}, label: `Memory: ${words}.`}, (g, width, height) => {
     const x = d3.scaleLog(d3.extent(points, (point) => point.x), [12, width - 12]);
     const y = d3.scaleLinear([0, gib(Math.max(limit, most)) * 1.12], [height, 0]);
@@ -133,10 +133,9 @@ function curveDomain(page) {
   return airyDomain(values.concat(reference ? [reference.y] : []));
 }
 
-/** Says where the axis starts, unless that is zero: a slope there looks steeper than it is. */
+/** Says so where the axis does not start at zero: a slope there looks steeper than it is. */
 function axisStart(page) {
-  const [low] = curveDomain(page);
-  return low > 0 ? `; the axis starts at ${measureOf(page).short(low)}` : "";
+  return curveDomain(page)[0] > 0 ? "; the axis does not start at zero" : "";
 }
 
 function drawCurve(g, width, height, page) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/model/checkpointing.h"
 #include "costmodel/model/memory.h"
@@ -90,6 +91,24 @@ TEST_CASE("presets have the published numbers of tensors and parameters") {
     CHECK(parameter_count(preset.config) == count);
     CHECK_FALSE(preset.source.empty());
   }
+}
+
+TEST_CASE("models that are asked for in turn keep lists of their own") {
+  TransformerConfig small = model_preset("gpt2-small");
+  const auto names = mapped(parameters(small), &Parameter::name);
+  const std::vector<int> order = ready_order(small);
+  const StepOps ops = step_ops(small);
+  TransformerConfig shorter = small;
+  shorter.layers = 1;
+  CHECK(parameters(shorter).size() < names.size());
+  CHECK(step_ops(shorter).forward.size() < ops.forward.size());
+  CHECK(ready_order(shorter).size() == parameters(shorter).size());
+  CHECK(mapped(parameters(small), &Parameter::name) == names);
+  CHECK(ready_order(small) == order);
+  CHECK(step_ops(small).backward == ops.backward);
+  small.layers = 0;
+  CHECK_THROWS_AS((void)parameters(small), InputError);
+  CHECK_THROWS_AS((void)parameters(small), InputError);
 }
 
 TEST_CASE("parameter lists of GPT-2 small and BERT-large equal those DDP was recorded with") {

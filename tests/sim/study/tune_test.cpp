@@ -254,6 +254,26 @@ TEST_CASE("tune: limits leave out what does not meet them, and say so") {
   CHECK_THROWS_AS((void)tuned(scenario, space, options), InputError);
 }
 
+TEST_CASE("tune: what is outside the limits is planned, but not priced") {
+  const Scenario scenario = tuned_scenario("token_skew", {});
+  Jobs jobs(scenario);
+  const std::int64_t before = batches_priced();
+  TuneLimits limits;
+  limits.samples = {1e6, 2e6};
+  const WorkBound outside = work_bound(jobs.job("", {}), limits);
+  CHECK_FALSE(meets(limits, outside));
+  limits = {};
+  limits.displacement = -1;
+  CHECK_FALSE(meets(limits, work_bound(jobs.job("", {}), limits)));
+  CHECK(outside.ready_s.empty());
+  CHECK(batches_priced() == before);
+  const WorkBound inside = work_bound(jobs.job("", {}));
+  CHECK(batches_priced() == before + 1);
+  CHECK_FALSE(inside.ready_s.empty());
+  CHECK(inside.samples == outside.samples);
+  CHECK(inside.useful_tokens == outside.useful_tokens);
+}
+
 TEST_CASE("tune: a setting that crops samples is named, or left out where all are to be kept") {
   const Scenario scenario = packed_samples();
   const TuneSpace space(scenario,

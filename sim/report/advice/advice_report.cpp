@@ -341,10 +341,10 @@ std::string compute_line(const Scenario& scenario, const Advice& advice) {
                                     flops_per_second_text(*option.rank_flops))
                       : fmt::format("{} of each rank", flops_per_second_text(*option.rank_flops));
   };
-  const AdviceOption& now = advice.options.front();
-  if (!now.rank_flops) {
+  if (advice.options.empty() || !advice.options.front().rank_flops) {
     return "";
   }
+  const AdviceOption& now = advice.options.front();
   std::string text = fmt::format("{} with {}", words(now), now.prediction.policy);
   for (const AdviceOption& option : advice.options) {
     if (option.change == "other batches" && option.rank_flops) {
@@ -409,7 +409,8 @@ std::string advice_headline(const Scenario& scenario, const Advice& advice) {
 std::string advice_table(const Advice& advice, const Screen& screen) {
   std::vector<std::string> header = {
       "train with", "verdict", "gain", "gain, 90 %", "step ms", "useful tokens/s"};
-  const bool has_flops = screen.wide && advice.options.front().rank_flops;
+  const bool has_flops =
+      screen.wide && !advice.options.empty() && advice.options.front().rank_flops;
   if (has_flops) {
     header.insert(header.end(), {"FLOP/s a rank", "MFU"});
   }

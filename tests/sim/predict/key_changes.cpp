@@ -365,7 +365,7 @@ std::vector<KeyChange> decoder_changes() {
       {"model.attention", "dense"},
       {"model.kernels", "fused", {}, Effect::Nothing},  // It is for what measures the plan.
       {"model.checkpointing", "true"},
-      {"model.checkpoint_every", "3", {"model.checkpointing=ops"}},
+      {"model.checkpoint_every", "3", {llama, "model.checkpointing=ops"}},
       {"model.loss_dtype", "own"},
       {"model.returns_loss",
        "true",

@@ -126,7 +126,7 @@ def test_the_curve_of_a_sweep_lies_where_its_points_are():
     page = sweep_page()
     chrome = opened(page)
     points = page["result"]["points"]
-    dots = attributes(chrome, "#valley circle", "cx", "cy")
+    dots = attributes(chrome, "#valley figure:first-of-type circle", "cx", "cy")
     # The dot of the setting that the timeline shows is drawn last; DDP's default is no point of the sweep.
     dots.sort()
     caps = [2.0**20 * 2**i for i in range(12)]
@@ -147,6 +147,16 @@ def test_the_curve_of_a_sweep_lies_where_its_points_are():
     at_caps = lambda side: [at for x, at in side if any(abs(x - dot[0]) < 0.06 for dot in own)]  # noqa: E731
     near(at_caps(highs), [y(point["interval90"][1]) for point in points])
     near(at_caps(lows), [y(point["interval90"][0]) for point in points])
+    assert "the axis does not start at zero" in chrome.find_element("css selector", "#valley figcaption").text
+    # Memory stands below the card's limit, on an axis from zero.
+    limit, bottom, *held = chrome.execute_script(
+        """const box = [...document.querySelectorAll("#valley figure")][1];
+           return [Number(box.querySelector(".mark.reference line").getAttribute("y1")),
+             Number(/,([0-9.]+)/.exec(box.querySelector("g.axis:not(.grid)").getAttribute("transform"))[1]),
+             ...[...box.querySelectorAll("circle")].map((dot) => Number(dot.getAttribute("cy")))]""")
+    capacity = page["result"]["memory_capacity_mib"]
+    wanted = [bottom - (bottom - limit) * point["peak_memory_mib"] / capacity for point in points]
+    assert len(held) >= 12 and all(min(abs(one - at) for at in wanted) < 0.06 for one in held), (held, wanted)
 
 
 def test_policies_are_ranked_and_drawn_by_their_useful_tokens():

@@ -125,8 +125,17 @@ TEST_CASE("bucket caps that no price covers are left out with the reason") {
   CHECK(caps[5].cap == Bytes(kDefaultBucketCapBytes));
   caps[12].point.not_priced = "too large";
   std::vector<std::string> warnings;
-  const Json json = cap_timelines_json(caps, warnings);
+  caps[11].point.prediction.out_of_memory = OutOfMemory{};
+  caps[11].point.prediction.summary.peak_memory_mib = 3000;
+  caps[0].point.prediction.summary.step_time_ms.low90 = 40;
+  caps[0].point.prediction.summary.step_time_ms.high90 = 60;
+  const Json json = cap_timelines_json(caps, Bytes(2048 * (std::int64_t{1} << 20)), warnings);
   CHECK(json.size() == 12);
+  CHECK(json[0]["interval90"] == parsed("[40.0, 60.0]"));
+  CHECK(json[1]["interval90"].is_null());  // Nothing was drawn.
+  CHECK(json[11]["out_of_memory"] == true);
+  CHECK(json[11]["memory_mib"] == 3000);
+  CHECK(json[11]["memory_capacity_mib"] == 2048);
   CHECK(warnings == std::vector<std::string>{"no timeline of bucket cap 2 GiB: too large"});
 }
 
@@ -139,9 +148,14 @@ TEST_CASE("caps are not varied where they change nothing") {
   const auto caps = bucket_cap_sweep(jobs, options);
   REQUIRE(caps.size() == 1);
   std::vector<std::string> warnings;
-  const Json json = cap_timelines_json(caps, warnings);
+  const Json json = cap_timelines_json(caps, Bytes(0), warnings);
   CHECK(json[0]["label"] == "as it stands");
   CHECK(json[0]["cap_bytes"].is_null());
+  CHECK(json[0]["memory_capacity_mib"].is_null());
+  // Nor where parallelism has units of its own.
+  const std::vector<std::string> by_layer = {"ddp.zero_stage=3"};
+  Jobs sharded(parse_scenario(kPageBlocks, "blocks.toml", by_layer));
+  CHECK(bucket_cap_sweep(sharded, options).size() == 1);
 }
 
 TEST_CASE("a series holds every step, by rank where ranks differ") {

@@ -50,11 +50,7 @@ function percent(fraction, digits = 1) {
 }
 
 function signedPercent(fraction) {
-  if (!isNumber(fraction)) {
-    return "–";
-  }
-  const text = (fraction < 0 ? "" : "+") + percent(fraction);
-  return /^-0(\.0)? %$/.test(text) ? text.slice(1) : text;  // No sign of nothing.
+  return isNumber(fraction) ? (fraction < 0 ? "" : "+") + percent(fraction) : "–";
 }
 
 function count(value) {

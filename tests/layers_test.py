@@ -184,5 +184,31 @@ def test_no_folder_is_a_heap():
     assert not crowded, f"more than {MOST_NOUNS} nouns: {crowded}"
 
 
+def types_of(path):
+    """The types that a file defines, as (namespace, name), but for those of a namespace without a name."""
+    found, namespaces = set(), []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if opened := re.match(r"(?:inline )?namespace ?([\w:]*) ?\{", line):
+            namespaces.append(opened[1])
+        elif line.startswith("}  // namespace") and namespaces:
+            namespaces.pop()
+        elif all(namespaces) and (named := re.match(r"(?:struct|class|enum class) (\w+)\b(?!::)[^;]*\{", line)):
+            found.add(("::".join(namespaces), named[1]))
+    return found
+
+
+def test_no_type_is_defined_twice():
+    """What links both would take the members of one, and its destructor, for those of the other."""
+    files = collections.defaultdict(list)
+    for top in ("costmodel", "sim", "calibrate"):
+        for path in (ROOT / top).rglob("*"):
+            if path.suffix in SOURCES + OTHER_SOURCES:
+                for named in types_of(path):
+                    files[named].append(path.relative_to(ROOT).as_posix())
+    twice = {named: paths for named, paths in files.items() if len(paths) > 1}
+    assert len(files) > 500, len(files)
+    assert not twice, twice
+
+
 if __name__ == "__main__":
     sys.exit(small_runner.main(globals()))

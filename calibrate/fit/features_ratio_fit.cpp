@@ -20,7 +20,7 @@ constexpr double kPrune = 1e-3;
 constexpr double kTileRows = 128;
 
 /// Fits the coefficients of the features, and leaves out those that turn out 0.
-void fit_features(const Candidate& candidate, std::span<const OpPoint> points, OpCost& cost) {
+void fit_features(const FormCandidate& candidate, std::span<const OpPoint> points, OpCost& cost) {
   std::vector<std::vector<double>> rows;
   std::vector<double> seconds;
   for (const auto& [op, point, series] : points) {
@@ -89,7 +89,9 @@ bool mostly_whole_tiles(const Op& op, const Knots& measured) {
 
 }  // namespace
 
-void fit_features_ratio(const Candidate& candidate, std::span<const OpPoint> points, OpCost& cost) {
+void fit_features_ratio(const FormCandidate& candidate,
+                        std::span<const OpPoint> points,
+                        OpCost& cost) {
   cost.processors = needs_processors(candidate.features) ? candidate.processors : 0;
   fit_features(candidate, points, cost);
   const double rounding = resolution(points) / std::sqrt(12.0);

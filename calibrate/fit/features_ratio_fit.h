@@ -14,6 +14,8 @@ namespace stepsim {
 /// are the knots, without those that the others give to 0.1 %. The last knot, just beyond the
 /// measured range, is the mean ratio of the upper fifth of the range, so that one point does not
 /// tell where the curve goes.
-void fit_features_ratio(const Candidate& candidate, std::span<const OpPoint> points, OpCost& cost);
+void fit_features_ratio(const FormCandidate& candidate,
+                        std::span<const OpPoint> points,
+                        OpCost& cost);
 
 }  // namespace stepsim

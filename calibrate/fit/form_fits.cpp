@@ -15,7 +15,7 @@
 namespace stepsim {
 namespace {
 
-using Candidates = std::vector<Candidate>;
+using Candidates = std::vector<FormCandidate>;
 using OpPoints = std::span<const OpPoint>;
 
 /// How one form of cost is fitted. How a form is named, priced, read and written stands in
@@ -24,15 +24,17 @@ struct FormFit {
   CostForm form;
   bool can_be_monotone;  ///< Whether its fit can be kept from falling when the batch grows.
   /// Appends what is worth trying for an op measured at its own sizes; null: nothing ever is.
-  void (*offer_measured)(const Op& op, std::int64_t processors, std::vector<Candidate>& candidates);
+  void (*offer_measured)(const Op& op,
+                         std::int64_t processors,
+                         std::vector<FormCandidate>& candidates);
   /// Appends what is worth trying for the sizes of a class that were never measured, given the
   /// points of those that were (at least one); null: nothing ever is.
   void (*offer_unmeasured)(std::span<const OpPoint> points,
                            std::int64_t processors,
-                           std::vector<Candidate>& candidates);
+                           std::vector<FormCandidate>& candidates);
   /// Fills in the form's members of a cost whose class and form are set. There is at least one
   /// point.
-  void (*fit)(const Candidate& candidate, std::span<const OpPoint> points, OpCost& cost);
+  void (*fit)(const FormCandidate& candidate, std::span<const OpPoint> points, OpCost& cost);
 };
 
 const std::vector<std::string> kRoofline = {"1", "flops", "bytes"};
@@ -60,7 +62,7 @@ void offer_table_of_elements(OpPoints points, std::int64_t /*processors*/, Candi
   }
 }
 
-Knots fitted_knots(const Candidate& candidate, Knots pairs) {
+Knots fitted_knots(const FormCandidate& candidate, Knots pairs) {
   Knots knots =
       candidate.every_point ? median_knots(std::move(pairs)) : make_knots(std::move(pairs));
   if (candidate.monotone) {
@@ -69,7 +71,7 @@ Knots fitted_knots(const Candidate& candidate, Knots pairs) {
   return knots;
 }
 
-void fit_table(const Candidate& candidate, OpPoints points, OpCost& cost) {
+void fit_table(const FormCandidate& candidate, OpPoints points, OpCost& cost) {
   cost.knots =
       fitted_knots(candidate, mapped(points, [](const OpPoint& one) {
                      return std::pair(variable_of(*one.op, one.point.batch), one.point.seconds);
@@ -84,7 +86,7 @@ void offer_per_sample_table(const Op& op, std::int64_t /*processors*/, Candidate
   }
 }
 
-void fit_per_sample_table(const Candidate& candidate, OpPoints points, OpCost& cost) {
+void fit_per_sample_table(const FormCandidate& candidate, OpPoints points, OpCost& cost) {
   cost.knots =
       fitted_knots(candidate, mapped(points, [](const OpPoint& one) {
                      const BatchShape& batch = one.point.batch;
@@ -135,7 +137,7 @@ void offer_roofline(OpPoints points, std::int64_t /*processors*/, Candidates& ca
   }
 }
 
-void fit_sum(const Candidate& candidate, OpPoints points, OpCost& cost) {
+void fit_sum(const FormCandidate& candidate, OpPoints points, OpCost& cost) {
   std::vector<std::vector<double>> rows;
   std::vector<double> seconds;
   for (const auto& [op, point, series] : points) {
@@ -192,7 +194,9 @@ struct FirstEstimates {
   std::vector<double> seconds;
 };
 
-FirstEstimates first_estimates(const Candidate& candidate, OpPoints points, const OpCost& cost) {
+FirstEstimates first_estimates(const FormCandidate& candidate,
+                               OpPoints points,
+                               const OpCost& cost) {
   FirstEstimates first;
   for (const auto& [op, point, series] : points) {
     first.gemms.push_back(gemm_point(*op, point));
@@ -210,7 +214,7 @@ void offer_roofline_ratio(OpPoints points, std::int64_t processors, Candidates& 
   }
   if (points.front().op->op_class == OpClass::Gemm && processors > 0 &&
       sizes.size() >= kFewestSizes && points.size() >= kPointsPerWeight * gemm_ratio_width()) {
-    Candidate candidate{CostForm::RooflineRatio, kRoofline};
+    FormCandidate candidate{CostForm::RooflineRatio, kRoofline};
     OpCost sum;
     fit_sum(candidate, points, sum);
     const FirstEstimates first = first_estimates(candidate, points, sum);
@@ -219,7 +223,7 @@ void offer_roofline_ratio(OpPoints points, std::int64_t processors, Candidates& 
   }
 }
 
-void fit_roofline_ratio(const Candidate& candidate, OpPoints points, OpCost& cost) {
+void fit_roofline_ratio(const FormCandidate& candidate, OpPoints points, OpCost& cost) {
   fit_sum(candidate, points, cost);
   const FirstEstimates first = first_estimates(candidate, points, cost);
   cost.gemm_ratio = fit_gemm_ratio(first.gemms, first.seconds, candidate.wave_counts);
@@ -243,7 +247,7 @@ const FormFit& fit_of(CostForm form) {
 
 }  // namespace
 
-std::vector<Candidate> candidates_for(const Op& op, std::int64_t processors) {
+std::vector<FormCandidate> candidates_for(const Op& op, std::int64_t processors) {
   Candidates candidates;
   for (const FormFit& fit : kFits) {
     if (fit.offer_measured != nullptr) {
@@ -255,7 +259,7 @@ std::vector<Candidate> candidates_for(const Op& op, std::int64_t processors) {
 
 void offer_padding(const Op& op,
                    std::span<const SeriesPoint> points,
-                   std::vector<Candidate>& candidates) {
+                   std::vector<FormCandidate>& candidates) {
   const auto padded = std::ranges::count_if(
       points, [](const SeriesPoint& point) { return point.batch.has_padding(); });
   if (op.op_class != OpClass::Attention || op.varlen || padded == 0 ||
@@ -269,7 +273,7 @@ void offer_padding(const Op& op,
   }
 }
 
-std::vector<Candidate> unmeasured_candidates(OpPoints points, std::int64_t processors) {
+std::vector<FormCandidate> unmeasured_candidates(OpPoints points, std::int64_t processors) {
   Candidates candidates;
   for (const FormFit& fit : kFits) {
     if (fit.offer_unmeasured != nullptr) {
@@ -277,28 +281,31 @@ std::vector<Candidate> unmeasured_candidates(OpPoints points, std::int64_t proce
     }
   }
   // Where sizes are to be bridged, a formula is simpler than a table.
-  std::stable_partition(candidates.begin(), candidates.end(), [](const Candidate& candidate) {
+  std::stable_partition(candidates.begin(), candidates.end(), [](const FormCandidate& candidate) {
     return !candidate.features.empty();
   });
   return candidates;
 }
 
-std::vector<Candidate> monotone_only(std::vector<Candidate> candidates) {
-  std::erase_if(candidates,
-                [](const Candidate& candidate) { return !fit_of(candidate.form).can_be_monotone; });
-  for (Candidate& candidate : candidates) {
+std::vector<FormCandidate> monotone_only(std::vector<FormCandidate> candidates) {
+  std::erase_if(candidates, [](const FormCandidate& candidate) {
+    return !fit_of(candidate.form).can_be_monotone;
+  });
+  for (FormCandidate& candidate : candidates) {
     candidate.monotone = true;
   }
   return candidates;
 }
 
-std::vector<double> feature_row(const Candidate& candidate, const Op& op, const BatchShape& batch) {
+std::vector<double> feature_row(const FormCandidate& candidate,
+                                const Op& op,
+                                const BatchShape& batch) {
   return mapped(candidate.features, [&](const std::string& feature) {
     return feature_value(feature, op, batch, candidate.processors);
   });
 }
 
-OpCost fit_form(const Candidate& candidate, OpPoints points) {
+OpCost fit_form(const FormCandidate& candidate, OpPoints points) {
   assert(!points.empty());
   const Op& op = *points.front().op;
   OpCost cost;
@@ -317,7 +324,7 @@ OpCost fit_form(const Candidate& candidate, OpPoints points) {
   return cost;
 }
 
-OpCost fit_form(const Candidate& candidate, const Op& op, std::span<const SeriesPoint> points) {
+OpCost fit_form(const FormCandidate& candidate, const Op& op, std::span<const SeriesPoint> points) {
   const std::vector<OpPoint> of_op = mapped(points, [&](const SeriesPoint& point) {
     return OpPoint{&op, point};
   });

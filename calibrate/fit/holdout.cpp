@@ -29,7 +29,7 @@ Order order_of(const Series& series) {
 }
 
 /// Fits on the points whose rank is not held out and adds the errors of the others.
-void test_held_out(const Candidate& candidate,
+void test_held_out(const FormCandidate& candidate,
                    const Series& series,
                    const Order& order,
                    const std::function<bool(std::size_t)>& held_out,
@@ -68,7 +68,7 @@ std::optional<double> ErrorSum::bias() const {
   return count_ > 0 ? std::optional(predicted_ / measured_ - 1) : std::nullopt;
 }
 
-FitErrors held_out_errors(const Candidate& candidate, const Series& series) {
+FitErrors held_out_errors(const FormCandidate& candidate, const Series& series) {
   const Order order = order_of(series);
   const std::size_t count = order.values.size();
   if (count < 4) {
@@ -106,7 +106,7 @@ FitErrors held_out_errors(const Candidate& candidate, const Series& series) {
   return {random.mean(), block.mean(), beyond.mean(), both.bias()};
 }
 
-double choice_score(const Candidate& candidate, const Series& series, const FitErrors& errors) {
+double choice_score(const FormCandidate& candidate, const Series& series, const FitErrors& errors) {
   if (errors.random && errors.block) {
     return (*errors.random + *errors.block) / 2;
   }
@@ -118,9 +118,9 @@ double choice_score(const Candidate& candidate, const Series& series, const FitE
   return sum.mean().value_or(0);
 }
 
-std::size_t choose_form(const std::vector<Candidate>& candidates, std::span<const Series> all) {
+std::size_t choose_form(const std::vector<FormCandidate>& candidates, std::span<const Series> all) {
   std::vector<double> scores;
-  for (const Candidate& candidate : candidates) {
+  for (const FormCandidate& candidate : candidates) {
     const double sum = sum_of(all, [&](const Series& series) {
       return choice_score(candidate, series, held_out_errors(candidate, series));
     });
@@ -136,12 +136,12 @@ std::size_t choose_form(const std::vector<Candidate>& candidates, std::span<cons
 }
 
 OpCost fit_best(const Series& series, std::int64_t processors, bool monotone) {
-  std::vector<Candidate> candidates = candidates_for(series.op, processors);
+  std::vector<FormCandidate> candidates = candidates_for(series.op, processors);
   offer_padding(series.op, series.points, candidates);
   if (monotone) {
     candidates = monotone_only(std::move(candidates));
   }
-  const Candidate& best = candidates[choose_form(candidates, std::span(&series, 1))];
+  const FormCandidate& best = candidates[choose_form(candidates, std::span(&series, 1))];
   OpCost cost = fit_form(best, series.op, series.points);
   cost.errors = held_out_errors(best, series);
   return cost;

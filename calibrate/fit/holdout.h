@@ -14,17 +14,17 @@ namespace stepsim {
 /// so that these are errors inside the range. `beyond` predicts the values above half the largest
 /// from the others. `bias` is over the points of `random` and `block`. With fewer than 4 values all
 /// errors are absent.
-[[nodiscard]] FitErrors held_out_errors(const Candidate& candidate, const Series& series);
+[[nodiscard]] FitErrors held_out_errors(const FormCandidate& candidate, const Series& series);
 
 /// The score by which forms are chosen: the mean of `random` and `block`, or the error on the
 /// fitted points themselves when these are absent.
-[[nodiscard]] double choice_score(const Candidate& candidate,
+[[nodiscard]] double choice_score(const FormCandidate& candidate,
                                   const Series& series,
                                   const FitErrors& errors);
 
 /// Chooses the best of these forms for all series together: the first one whose mean score is
 /// within 2 % of the lowest, so list them simplest first. Neither list is empty.
-[[nodiscard]] std::size_t choose_form(const std::vector<Candidate>& candidates,
+[[nodiscard]] std::size_t choose_form(const std::vector<FormCandidate>& candidates,
                                       std::span<const Series> all);
 
 /// Fits the best form of a series, which choose_form() picks among candidates_for(), and adds its

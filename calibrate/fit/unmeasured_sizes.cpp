@@ -17,7 +17,7 @@ using PointGroup = std::vector<OpPoint>;
 constexpr std::size_t kMaxBlocks = 12;
 
 template <typename HeldOut>
-void test_rows(const Candidate& candidate,
+void test_rows(const FormCandidate& candidate,
                const PointGroup& rows,
                const HeldOut& held_out,
                ErrorSum* sum,
@@ -38,7 +38,7 @@ void test_rows(const Candidate& candidate,
   }
 }
 
-FitErrors unmeasured_errors(const Candidate& candidate, const PointGroup& rows) {
+FitErrors unmeasured_errors(const FormCandidate& candidate, const PointGroup& rows) {
   ErrorSum random;
   ErrorSum block;
   ErrorSum both;
@@ -69,7 +69,7 @@ FitErrors unmeasured_errors(const Candidate& candidate, const PointGroup& rows) 
 OpCost best_for_unmeasured(const PointGroup& rows, std::int64_t processors) {
   OpCost best;
   double lowest = std::numeric_limits<double>::infinity();
-  for (const Candidate& candidate : unmeasured_candidates(rows, processors)) {
+  for (const FormCandidate& candidate : unmeasured_candidates(rows, processors)) {
     OpCost cost = fit_form(candidate, rows);
     cost.errors = unmeasured_errors(candidate, rows);
     const double error = cost.errors.block.value_or(0);

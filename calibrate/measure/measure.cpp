@@ -226,8 +226,8 @@ class Measurement {
     }
   }
 
-  void take_collective(RankTimes times) {
-    std::vector<RankTimes>& ranks = collectives_[times.task];
+  void take_collective(RankCollectiveTimes times) {
+    std::vector<RankCollectiveTimes>& ranks = collectives_[times.task];
     ranks.push_back(std::move(times));
     if (ranks.size() == static_cast<std::size_t>(plan_.ranks)) {
       const std::vector<double> seconds = combine_ranks(ranks);
@@ -270,7 +270,7 @@ class Measurement {
   SampleLog log_;
   std::optional<SampleWriter> writer_;
   std::optional<std::vector<std::string>> early_;  ///< Steps that came before the list of ops.
-  std::map<CollectiveTask, std::vector<RankTimes>> collectives_;  ///< Ranks heard so far.
+  std::map<CollectiveTask, std::vector<RankCollectiveTimes>> collectives_;  ///< Ranks heard so far.
   bool resumed_ = false;
   double clock_offset_ = 0;
   double pace_ = 1;  ///< Time of the last pass over its estimate.

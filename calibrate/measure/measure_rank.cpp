@@ -19,8 +19,10 @@ constexpr std::size_t kPointsPerSentinel = 10;
 constexpr int kCollectiveWarmUps = 2;
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-RankTimes measure_collective(Backend& backend, const RankPass& pass, const CollectiveTask& task) {
-  RankTimes times;
+RankCollectiveTimes measure_collective(Backend& backend,
+                                       const RankPass& pass,
+                                       const CollectiveTask& task) {
+  RankCollectiveTimes times;
   times.task = task;
   backend.barrier();
   const int repetitions = collective_repetitions(task, pass.bucket_bytes);
@@ -291,7 +293,7 @@ std::string disturbed_line(int pass, int rank, const Disturbances& since) {
   return line.dump();
 }
 
-std::string rank_times_line(const RankTimes& times) {
+std::string rank_times_line(const RankCollectiveTimes& times) {
   const Json line = {{"kind", "rank_times"},
                      {"op", name_of(times.task.kind)},
                      {"bytes", times.task.bytes},
@@ -302,7 +304,7 @@ std::string rank_times_line(const RankTimes& times) {
   return line.dump();
 }
 
-RankTimes rank_times_from_json(const Json& line) {
+RankCollectiveTimes rank_times_from_json(const Json& line) {
   return {{parse_collective_kind(line.at("op").get<std::string>()),
            line.at("bytes").get<std::int64_t>(),
            line.at("pipelined").get<bool>()},
@@ -311,16 +313,17 @@ RankTimes rank_times_from_json(const Json& line) {
           line.at("sound").get<std::vector<bool>>()};
 }
 
-std::vector<double> combine_ranks(const std::vector<RankTimes>& ranks) {
+std::vector<double> combine_ranks(const std::vector<RankCollectiveTimes>& ranks) {
   const int calls = collective_calls(ranks.front().task);
   std::vector<double> seconds;
   for (std::size_t i = 0; i < ranks.front().arrival.size(); ++i) {
     double arrival = ranks.front().arrival[i];
     double end = ranks.front().end[i];
-    if (!std::ranges::all_of(ranks, [i](const RankTimes& times) { return times.sound[i]; })) {
+    if (!std::ranges::all_of(ranks,
+                             [i](const RankCollectiveTimes& times) { return times.sound[i]; })) {
       continue;
     }
-    for (const RankTimes& times : ranks) {
+    for (const RankCollectiveTimes& times : ranks) {
       assert(times.task == ranks.front().task && times.end.size() > i);
       arrival = std::max(arrival, times.arrival[i]);
       end = std::max(end, times.end[i]);

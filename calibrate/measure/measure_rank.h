@@ -55,8 +55,8 @@ using SendLine = std::function<void(const std::string& line)>;
                                                     const SendLine& send);
 
 /// Measures this rank's share of a pass and hands every line for the samples file to `send`. The
-/// line of a collective holds this rank's arrivals and ends only (RankTimes): the parent combines
-/// the ranks.
+/// line of a collective holds this rank's arrivals and ends only (RankCollectiveTimes): the parent
+/// combines the ranks.
 void measure_rank_pass(Backend& backend, const RankPass& pass, const SendLine& send);
 
 /// Times the distinct ops of a step, each by itself. Those that no batch changes, such as the
@@ -91,20 +91,20 @@ class StepTimes {
 [[nodiscard]] std::string disturbed_line(int pass, int rank, const Disturbances& since);
 
 /// When one rank arrived at a collective and when it ended, by repetition (see CollectiveTimes).
-struct RankTimes {
+struct RankCollectiveTimes {
   CollectiveTask task;
   std::vector<double> arrival;
   std::vector<double> end;
   std::vector<bool> sound;
 };
 /// Writes a line of kind "rank_times".
-[[nodiscard]] std::string rank_times_line(const RankTimes& times);
+[[nodiscard]] std::string rank_times_line(const RankCollectiveTimes& times);
 /// Reads what rank_times_line() writes.
-[[nodiscard]] RankTimes rank_times_from_json(const Json& line);
+[[nodiscard]] RankCollectiveTimes rank_times_from_json(const Json& line);
 
 /// Combines the ranks to seconds of one call, by repetition: the time from the last arrival to the
 /// last end, over the number of calls. Repetitions that are not sound on every rank are left out.
 /// `ranks` must agree in task and repetitions.
-[[nodiscard]] std::vector<double> combine_ranks(const std::vector<RankTimes>& ranks);
+[[nodiscard]] std::vector<double> combine_ranks(const std::vector<RankCollectiveTimes>& ranks);
 
 }  // namespace stepsim

@@ -196,7 +196,7 @@ TEST_CASE("planted coefficients come back to rounding without noise") {
 
 TEST_CASE("planted coefficients come back within five standard errors with noise") {
   constexpr double kNoise = 0.03;
-  const Candidate form{CostForm::Features, {"1", "tokens", "tokens*length"}};
+  const FormCandidate form{CostForm::Features, {"1", "tokens", "tokens*length"}};
   const std::vector<double> planted = {5e-6, 20e-9, 0.8e-9};
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     CAPTURE(seed);
@@ -272,7 +272,7 @@ TEST_CASE("knots keep both ends, take medians of equal x, and are at most 40") {
 TEST_CASE("no table extrapolates in silence") {
   for (const Op& op : {gemm(144, 48), attention_scores()}) {
     const std::vector<Series> all = make_series(planted_samples(op, 0, 1));
-    for (const Candidate& candidate : candidates_for(op)) {
+    for (const FormCandidate& candidate : candidates_for(op)) {
       const OpCost cost = fit_form(candidate, op, all[0].points);
       CHECK(evaluate(cost, op, padded(16, 261)).extrapolation == 1);
       CHECK(evaluate(cost, op, padded(32, 522)).extrapolation > 1.9);
@@ -442,7 +442,7 @@ TEST_CASE("forms of a GPU are fitted to tiny and constant series too") {
     for (int i = 1; i <= count; ++i) {
       series.points.push_back({padded(1, 64 * i), 1e-5});
     }
-    for (const Candidate& candidate : candidates_for(series.op, 108)) {
+    for (const FormCandidate& candidate : candidates_for(series.op, 108)) {
       const OpCost cost = fit_form(candidate, series.op, series.points);
       CHECK(evaluate(cost, series.op, padded(1, 64)).seconds == Approx(1e-5).epsilon(0.05));
     }

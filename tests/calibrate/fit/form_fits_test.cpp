@@ -58,7 +58,7 @@ using FittedForms = std::map<CostForm, Fitted>;
 
 void fit_measured(const Op& op, FittedForms& fitted) {
   const Series series = series_of(op);
-  for (const Candidate& candidate : candidates_for(op, kProcessors)) {
+  for (const FormCandidate& candidate : candidates_for(op, kProcessors)) {
     fitted[candidate.form] = {
         fit_form(candidate, op, series.points), op, series.points[series.points.size() / 2]};
   }
@@ -71,7 +71,7 @@ void fit_unmeasured(const std::vector<Op>& ops, FittedForms& fitted) {
       points.push_back({&ops[i], point, i});
     }
   }
-  for (const Candidate& candidate : unmeasured_candidates(points, kProcessors)) {
+  for (const FormCandidate& candidate : unmeasured_candidates(points, kProcessors)) {
     const OpPoint& middle = points[points.size() / 2];
     fitted[candidate.form] = {fit_form(candidate, points), *middle.op, middle.point};
   }

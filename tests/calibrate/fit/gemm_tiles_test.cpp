@@ -50,7 +50,7 @@ double error_inside(std::int64_t step, std::int64_t processors) {
   for (std::int64_t tokens = step; tokens <= 2048; tokens += step) {
     series.points.push_back(gemm_tokens(tokens, seconds(tokens)));
   }
-  const Candidate candidate{CostForm::FeaturesRatio, {"1", "tokens"}, false, 64, processors};
+  const FormCandidate candidate{CostForm::FeaturesRatio, {"1", "tokens"}, false, 64, processors};
   const OpCost cost = fit_form(candidate, op, series.points);
   ErrorSum sum;
   for (std::int64_t tokens = 200; tokens < 2048; tokens += 8) {

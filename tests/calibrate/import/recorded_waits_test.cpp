@@ -185,6 +185,42 @@ TEST_CASE("recorded waits: without the host's times, and of several ranks, nothi
   CHECK(find_waits(records).empty());
 }
 
+TEST_CASE("recorded waits: a device that is further behind than with as many tokens had launches") {
+  RunRecord record;
+  record.world_size = 1;
+  record.warmup_steps = 1;
+  // Lags of 2, 2.9 and 4 ms behind passes of 100 ms: up to 1.25 x 2 + 0.5 ms is the least one.
+  for (const double lag_ms : {2.0, 2.0, 2.9, 4.0}) {
+    StepRecord row;
+    row.step = static_cast<int>(record.steps.size());
+    row.samples = 8;
+    row.padded_tokens = 1024;
+    row.forward_ms = row.forward_host_ms = 100;
+    row.backward_ms = row.backward_host_ms = 100;
+    row.optimizer_ms = row.optimizer_host_ms = 1;
+    row.lag_ms = lag_ms;
+    record.steps.push_back(row);
+  }
+  // A backward that ended 10 ms behind its host, its forward 2 ms.
+  StepRecord ahead = record.steps.front();
+  ahead.step = static_cast<int>(record.steps.size());
+  ahead.padded_tokens = 2048;
+  ahead.lag_ms = 10;
+  ahead.backward_host_ms = 92;
+  record.steps.push_back(ahead);
+  const std::vector<const RunRecord*> records = {&record};
+  const auto waits = find_waits(records);
+  CHECK_FALSE(waits.contains({0, 0, 0, 0}));  // It warms up.
+  REQUIRE(waits.contains({0, 0, 1, 0}));
+  CHECK(waits.at({0, 0, 1, 0}).forward);
+  CHECK(waits.at({0, 0, 1, 0}).backward);
+  CHECK(waits.contains({0, 0, 2, 0}));
+  CHECK_FALSE(waits.contains({0, 0, 3, 0}));
+  REQUIRE(waits.contains({0, 0, 4, 0}));
+  CHECK(waits.at({0, 0, 4, 0}).forward);
+  CHECK_FALSE(waits.at({0, 0, 4, 0}).backward);
+}
+
 TEST_CASE("recorded waits: what was left out is said") {
   CHECK(waits_text(std::vector<PassWaits>(3)).empty());
   CHECK(waits_text(std::vector<PassWaits>{{true, false}, {true, true}, {false, false}}) ==

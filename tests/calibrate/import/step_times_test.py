@@ -103,7 +103,7 @@ def test_a_prediction_is_the_fits_own():
         for placement, point in zip(placements, points):
             row = next(line for line in lines if line.startswith(placement + " "))
             # Without a batch the largest one is asked for.
-            assert row in imported(folder, "--preset", "bert-base", *asked, "--ask", placement).splitlines(), row
+            assert row in imported(folder, "--preset", "bert-base", "--ask", placement).splitlines(), row
             assert abs(point["step_ms"] / float(row.split()[2]) - 1) < 0.002, (row, point["step_ms"])
             for own, end, ratios in zip((row.split()[3], row.split()[5]), point["interval90"], ends):
                 ratios.append(end / float(own))

@@ -219,3 +219,21 @@ TEST_CASE("bucket sizes are written as Python and shells take them") {
   CHECK(choice_settings(choice, scenario) ==
         Settings{{"ddp.torch", "newest"}, {"ddp.bucket_caps", "[\"1 MiB\", \"60.5 MiB\"]"}});
 }
+
+TEST_CASE("best buckets: what gains less than 1 % is not worth other buckets") {
+  const auto gain = [](double share) { return Gain{share, {share, share}, 1, false}; };
+  BestBuckets best;
+  best.cap_over_standard = gain(0.009);
+  CHECK(&chosen_buckets(best) == &best.standard);
+  best.cap_over_standard = gain(0.011);
+  CHECK(&chosen_buckets(best) == &best.cap);
+  best.list_over_cap = best.list_over_standard = gain(0.011);
+  CHECK(&chosen_buckets(best) == &best.list);
+  best.list_over_cap = gain(0.009);
+  CHECK(&chosen_buckets(best) == &best.cap);
+  best.own = best.standard;
+  best.fastest_over_own = gain(0.009);
+  CHECK(&chosen_buckets(best) == &*best.own);
+  best.fastest_over_own = gain(0.011);
+  CHECK(&chosen_buckets(best) == &best.cap);
+}

@@ -142,7 +142,7 @@ void hold_out_ranges(const std::string& group,
         if (train.points.size() < 3 || test.points.empty()) {
           continue;
         }
-        for (const Candidate& candidate : candidates_for(series.op, processors)) {
+        for (const FormCandidate& candidate : candidates_for(series.op, processors)) {
           const OpCost cost = fit_form(candidate, train.op, train.points);
           for (const SeriesPoint& point : test.points) {
             errors->add(group + ": " + range.name,
@@ -203,13 +203,13 @@ std::map<std::string, std::vector<SizedRow>> sized_rows(const std::vector<MlpSer
   return tables;
 }
 
-std::map<std::string, Candidate> named_forms(std::span<const OpPoint> points,
-                                             std::int64_t processors) {
-  std::map<std::string, Candidate> forms;
-  for (Candidate& candidate : unmeasured_candidates(points, processors)) {
+std::map<std::string, FormCandidate> named_forms(std::span<const OpPoint> points,
+                                                 std::int64_t processors) {
+  std::map<std::string, FormCandidate> forms;
+  for (FormCandidate& candidate : unmeasured_candidates(points, processors)) {
     const std::string name(form_row(candidate.form).name);
     if (candidate.form == CostForm::RooflineRatio) {
-      Candidate one = candidate;
+      FormCandidate one = candidate;
       one.wave_counts = {candidate.wave_counts.front()};
       forms[name + ", the best number of processors"] = one;
       one.wave_counts = {processors};

@@ -26,6 +26,6 @@ void score_layers(const std::string& path, Report* report);
 /// The points of these rows.
 [[nodiscard]] Series kept(const Series& series, const std::vector<bool>& rows);
 /// A form for the report.
-[[nodiscard]] std::string described(const Candidate& candidate);
+[[nodiscard]] std::string described(const FormCandidate& candidate);
 
 }  // namespace stepsim::bench

@@ -43,7 +43,7 @@ SplitResult run_split(const std::vector<const Series*>& all,
     seen.push_back(kept(*series, token_parts(split, tokens_of(*series)).front().train));
   }
   const std::int64_t processors = std::max<std::int64_t>(1, find_processors(seen));
-  const std::vector<Candidate> candidates = candidates_for(all.front()->op, processors);
+  const std::vector<FormCandidate> candidates = candidates_for(all.front()->op, processors);
   std::vector<Series> some;
   for (std::size_t i = 0; i < all.size(); i += 4) {
     some.push_back(kept(*all[i], parts[i].front().train));
@@ -55,7 +55,7 @@ SplitResult run_split(const std::vector<const Series*>& all,
     result.form = "no training rows";
     return result;
   }
-  const Candidate& chosen = candidates[choose_form(candidates, some)];
+  const FormCandidate& chosen = candidates[choose_form(candidates, some)];
   result.form = described(chosen);
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (const Part& part : parts[i]) {
@@ -164,7 +164,7 @@ Series kept(const Series& series, const std::vector<bool>& rows) {
   return part;
 }
 
-std::string described(const Candidate& candidate) {
+std::string described(const FormCandidate& candidate) {
   std::string text(form_row(candidate.form).name);
   if (candidate.processors == 0 && !candidate.features.empty()) {
     text += fmt::format(" [{}]", fmt::join(candidate.features, " "));

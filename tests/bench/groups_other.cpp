@@ -37,7 +37,7 @@ void score_whole_prefill(const std::string& path,
     }
     splits[name] = {rest_part(std::move(train))};
   }
-  const std::vector<Candidate> candidates = candidates_for(op, 1);
+  const std::vector<FormCandidate> candidates = candidates_for(op, 1);
   for (const auto& [name, parts] : splits) {
     std::vector<Predicted> predictions;
     std::string form;
@@ -46,7 +46,7 @@ void score_whole_prefill(const std::string& path,
       if (train.points.empty()) {
         continue;
       }
-      const Candidate& chosen = candidates[choose_form(candidates, std::span(&train, 1))];
+      const FormCandidate& chosen = candidates[choose_form(candidates, std::span(&train, 1))];
       const OpCost cost = fit_form(chosen, op, train.points);
       form = described(chosen);
       for (const SeriesPoint& point : kept(series, part.test).points) {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "costmodel/base/index.h"
-#include "costmodel/base/last_made.h"
+#include "costmodel/model/last_made.h"
 #include "costmodel/model/transformer_layout.h"
 
 namespace stepsim {

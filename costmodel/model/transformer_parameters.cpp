@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "costmodel/base/last_made.h"
 #include "costmodel/base/mapped.h"
+#include "costmodel/model/last_made.h"
 #include "costmodel/model/transformer_layout.h"
 
 namespace stepsim {

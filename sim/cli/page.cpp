@@ -14,6 +14,7 @@
 #include "costmodel/base/parse_units.h"
 #include "costmodel/base/utc_time.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/run/run.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/predict/step_picture.h"
 #include "sim/report/html/page.h"
@@ -62,6 +63,12 @@ void add(const std::vector<CapPoint>& caps, Bytes memory_capacity, PageContent& 
   for (Json& timeline : cap_timelines_json(caps, memory_capacity, content.warnings)) {
     content.timelines.push_back(std::move(timeline));
   }
+}
+
+/// Whether draws of a policy are played all at once. Else a page shows its times without noise.
+bool draws_are_quick(Jobs& jobs, const std::string& policy) {
+  Run run(jobs.job(policy, {}));
+  return run.reduced().plain() || run.reduced().draws_in_lockstep();
 }
 
 /// Timelines of a sweep; the best one may come on top.
@@ -113,7 +120,9 @@ PageContent page_content(const Request& request, const Scenario& scenario) {
 
 void add_bucket_cap_sweep(Jobs& jobs, const Prediction& prediction, PageContent& content) {
   SweepOptions options = picture_options(jobs, prediction.policy, {}, prediction);
-  options.noise_runs = PredictOptions().noise_runs;  // For the interval of each point.
+  if (draws_are_quick(jobs, prediction.policy)) {
+    options.noise_runs = PredictOptions().noise_runs;  // For the interval of each point.
+  }
   add(bucket_cap_sweep(jobs, options), jobs.profile(jobs.base())->memory_capacity, content);
 }
 
@@ -123,6 +132,9 @@ void add_timeline(Jobs& jobs,
                   PageContent& content) {
   SweepPoint point =
       sweep(jobs, {}, picture_options(jobs, prediction.policy, settings, prediction)).front();
+  if (draws_are_quick(jobs, prediction.policy)) {
+    point.prediction.summary = prediction.summary;  // As the table has it, with noise.
+  }
   add({{jobs.scenario(settings).ddp.bucket_cap, true, std::move(point)}}, Bytes(0), content);
 }
 

@@ -31,7 +31,7 @@ struct BrokenOverride {
 
 const std::string kCluster =
     "ranks, ranks_per_node, placement, cores, profile, slow_ranks, network_speed, compute_speed, "
-    "skew, jitter, communicator, "
+    "peak_tflops, skew, jitter, communicator, "
     "topology, all_reduce";
 const std::string kTables =
     "scenario, cluster, model, ddp, parallel, optimizer, data, policy, interference, "

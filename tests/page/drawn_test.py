@@ -148,6 +148,7 @@ def test_the_curve_of_a_sweep_lies_where_its_points_are():
     near(at_caps(highs), [y(point["interval90"][1]) for point in points])
     near(at_caps(lows), [y(point["interval90"][0]) for point in points])
     assert "the axis does not start at zero" in chrome.find_element("css selector", "#valley figcaption").text
+    assert "surer than the band is wide" in chrome.find_element("css selector", "#valley .hint:not(header *)").text
     # Memory stands below the card's limit, on an axis from zero.
     limit, bottom, *held = chrome.execute_script(
         """const box = [...document.querySelectorAll("#valley figure")][1];

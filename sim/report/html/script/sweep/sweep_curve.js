@@ -37,7 +37,10 @@ function drawSweepCurve(page) {
   if (entries.length > 1) {
     legend(card, entries);
   }
-  if (!has((point) => point.band)) {
+  if (has((point) => point.band)) {
+    card.append(el("p", {class: "hint", text: "The band is the 90 % interval of each point by itself. Most of what " +
+      "may be off is off for all points alike: how they differ is surer than the band is wide."}));
+  } else {
     drawIntervalNote(card, page);
   }
   drawMemoryCurve(card, page, over);

@@ -48,7 +48,8 @@ struct Progress {
     return end();
   }
 
-  /// The same, where a change to the old rate takes back one at the same time, which was rounded.
+  /// Does the same. Where the old rate comes back at the time of the last change, it undoes that
+  /// change, which had been rounded.
   SimTime change_or_take_back(SimTime now, double new_slowdown) {
     if (now > since) {
       left_before = left;

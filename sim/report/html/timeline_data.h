@@ -20,7 +20,7 @@ struct TimelineLabel {
   bool is_best = false;
   bool is_own = false;                    ///< True: this is the scenario without changes.
   std::optional<std::size_t> point = {};  ///< Which one of a sweep it is.
-  /// Of the mean in milliseconds; none where nothing was drawn.
+  /// This is the interval of the mean in milliseconds; there is none where nothing was drawn.
   std::optional<std::pair<double, double>> interval90 = {};
   double memory_mib = 0;  ///< The peak of a rank; 0: not known.
   double memory_capacity_mib = 0;

@@ -493,7 +493,7 @@ TEST_CASE("fsdp2 memory: the loss is outside the root, which is gathered when it
 }
 
 TEST_CASE("fsdp2 memory: a model that returns its loss holds its root at the loss") {
-  // Of this model the logits are the peak. Its root is the embedding, both norms and the head.
+  // The logits are this model's peak. Its root has the embedding, both norms and the head.
   const std::string llama = R"(
 [scenario]
 name = "loss"

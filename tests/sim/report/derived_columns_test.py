@@ -186,6 +186,8 @@ def check_page(data, result):
     assert data["result"] == without_steps
     assert data["recommended"] == (result["recommendation"]["policy"] or "")
     own = {line["policy"]: line for line in data["timelines"] if line["own"]}
+    # Times with and without noise do not stand side by side.
+    assert len({bool(line["interval90"]) for line in own.values()}) == 1, own.keys()
     without_noise = {}
     for series, prediction in zip(data["series"], result["predictions"], strict=True):
         policy = series["policy"]

@@ -61,11 +61,9 @@ bool LaneInterference::knows(const LockstepSchedule& schedule, const EngineRules
 
 LaneInterference::LaneInterference(const Run& run,
                                    std::vector<Interference> lanes,
-                                   const LaneTimes& launch,
                                    const std::vector<LaneRank>& ranks)
     : run_(run),
       lanes_(std::move(lanes)),
-      launch_(launch),
       ranks_(ranks),
       waves_(std::ranges::any_of(
           lanes_, [](const Interference& lane) { return lane.multiprocessors > 0; })),
@@ -110,6 +108,7 @@ void LaneInterference::begin_step(const LaneSchedule& schedule) {
     regimes.resident.assign(lanes_.size(), 0.0);
     regimes.until.assign(lanes_.size(), kForever);
     regimes.number.assign(lanes_.size(), 0);
+    regimes.residents = 0;
     regimes.arrivals.resize(std::max(regimes.arrivals.size(), count));
   }
   std::ranges::fill(cursors_, Cursor{});
@@ -132,14 +131,15 @@ bool LaneInterference::is_alone(std::size_t rank, const LaneSpan& span) {
   return alone;
 }
 
-void LaneInterference::work(std::size_t move,
-                            std::size_t rank,
-                            LaneTimes& host,
-                            LaneTimes& stream) {
+void LaneInterference::work(
+    std::size_t move, std::size_t rank, LaneQueue* queue, LaneTimes& host, LaneTimes& stream) {
   const LockstepMove& what = schedule_->schedule().moves[move];
   if (what.index >= 0) {
-    work_on_stretch(at(what.index), rank, host, stream);
+    work_on_stretch(at(what.index), rank, queue, host, stream);
     return;
+  }
+  if (queue != nullptr) {
+    queue->wait(host);
   }
   const LaneSchedule::Times times = schedule_->times(move);
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
@@ -159,44 +159,64 @@ void LaneInterference::work(std::size_t move,
             stream);
   }
   add(times.host, lanes_.size(), host.data());
+  if (queue != nullptr) {
+    queue->push(stream);
+  }
 }
 
-void LaneInterference::work_on_stretch(std::size_t number,
-                                       std::size_t rank,
-                                       LaneTimes& host,
-                                       LaneTimes& stream) {
-  const Regimes& regimes = regimes_[rank];
-  knows_ = knows_ && !ranks_[rank].work.held[number];
-  const std::optional<std::size_t> kind = common_kind(regimes);
-  const LaneTimes& alone = ranks_[rank].work.stretch(static_cast<std::int32_t>(number)).device;
-  bool may_stay = kind.has_value();  // Beside collectives in all lanes.
-  for (std::size_t l = 0; l < lanes_.size(); ++l) {
-    may_stay = may_stay && regimes.resident[l] != 0 && stream[l] + alone[l] <= regimes.until[l];
+void LaneInterference::work_on_stretch(
+    std::size_t number, std::size_t rank, LaneQueue* queue, LaneTimes& host, LaneTimes& stream) {
+  if (queue == nullptr && work_beside(number, rank, host, stream)) {
+    return;
   }
-  if (may_stay) {
-    const LaneSpan& span = slowed_stretch(rank, *kind, number);
-    bool stays = true;
-    for (std::size_t l = 0; l < lanes_.size(); ++l) {
-      end_[l] = std::max(stream[l] + span.device[l], host[l] + span.critical[l]);
-      stays = stays && end_[l] <= regimes.until[l];
-    }
-    if (stays) {
-      stream.swap(end_);
-      add(span.host.data(), lanes_.size(), host.data());
-      return;
-    }
-  }
+  const LaneWork& work = ranks_[rank].work;
   const std::int32_t micro_batch = schedule_->schedule().stretches[number].micro_batch;
   const std::vector<std::int32_t>& kernels = schedule_->kernels(number, rank);
   for (std::size_t k = 0; k < kernels.size(); ++k) {
-    const LaneKernel kernel = kernel_of(rank, micro_batch, kernels[k]);
-    const double* time = time_of(rank, micro_batch, kernels[k]).data();
-    add(launch_.data(), lanes_.size(), host.data());
-    const std::optional<std::size_t> all = common_kind(regimes);
-    const double* slowed = all ? slowed_time(rank, *all, micro_batch, kernels[k]).data()
-                               : slowed_by(regimes, kernel, time);
-    work_on(rank, kernel, host.data(), time, slowed, stream);
+    if (queue != nullptr) {
+      queue->wait(host);
+    }
+    const double* time = work.time_of(*schedule_, rank, number, k);
+    add(work.launch_of(number, k).data(), lanes_.size(), host.data());
+    work_on(rank,
+            kernel_of(rank, micro_batch, kernels[k]),
+            host.data(),
+            time,
+            slowed_kernel(rank, number, k, time),
+            stream);
+    if (queue != nullptr) {
+      queue->push(stream);
+    }
   }
+}
+
+bool LaneInterference::work_beside(std::size_t number,
+                                   std::size_t rank,
+                                   LaneTimes& host,
+                                   LaneTimes& stream) {
+  const Regimes& regimes = regimes_[rank];
+  if (ranks_[rank].work.has_own(number) || regimes.residents < lanes_.size()) {
+    return false;
+  }
+  const std::optional<std::size_t> kind = common_kind(regimes);
+  const LaneTimes& alone = ranks_[rank].work.stretch(static_cast<std::int32_t>(number)).device;
+  bool stays = kind.has_value();
+  for (std::size_t l = 0; stays && l < lanes_.size(); ++l) {
+    stays = stream[l] + alone[l] <= regimes.until[l];
+  }
+  if (!stays) {
+    return false;
+  }
+  const LaneSpan& span = slowed_stretch(rank, *kind, number);
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    end_[l] = std::max(stream[l] + span.device[l], host[l] + span.critical[l]);
+    stays = stays && end_[l] <= regimes.until[l];
+  }
+  if (stays) {
+    stream.swap(end_);
+    add(span.host.data(), lanes_.size(), host.data());
+  }
+  return stays;
 }
 
 LaneInterference::LaneKernel LaneInterference::kernel_of(std::size_t rank,
@@ -263,7 +283,7 @@ const LaneTimes& LaneInterference::slowed_time(std::size_t rank,
   LaneTimes& times = known[at(work)];
   if (times.empty()) {
     times.resize(lanes_.size());
-    slowed_times(time_of(rank, micro_batch, work).data(),
+    slowed_times(ranks_[rank].work.times[at(micro_batch)][at(work)].data(),
                  slowdowns(kernel_of(rank, micro_batch, work), kind).data(),
                  lanes_.size(),
                  times.data());
@@ -284,7 +304,8 @@ const LaneSpan& LaneInterference::slowed_stretch(std::size_t rank,
     part_.reset(lanes_.size());
     LaneSpan& once = part.times == 1 ? span : part_;
     for (const std::int32_t work : part.work) {
-      once.add(launch_.data(), slowed_time(rank, kind, stretch.micro_batch, work).data());
+      once.add(ranks_[rank].work.launch->data(),
+               slowed_time(rank, kind, stretch.micro_batch, work).data());
     }
     if (part.times > 1) {
       span.add(part_, part.times);
@@ -301,6 +322,28 @@ const double* LaneInterference::slowed_by(const Regimes& regimes,
         regimes.resident[l] == 0 ? 1 : slowdowns(kernel, kinds_[regimes.number[l]])[l];
     slow_[l] = scaled(time[l], factor);
   }
+  return slow_.data();
+}
+
+const double* LaneInterference::slowed_kernel(std::size_t rank,
+                                              std::size_t stretch,
+                                              std::size_t kernel,
+                                              const double* time) {
+  const Regimes& regimes = regimes_[rank];
+  if (regimes.residents == 0) {
+    return time;
+  }
+  const std::int32_t micro_batch = schedule_->schedule().stretches[stretch].micro_batch;
+  const std::int32_t work = schedule_->kernels(stretch, rank)[kernel];
+  const std::optional<std::size_t> kind = common_kind(regimes);
+  if (kind && !ranks_[rank].work.has_own(stretch)) {
+    return slowed_time(rank, *kind, micro_batch, work).data();
+  }
+  const LaneKernel of_work = kernel_of(rank, micro_batch, work);
+  if (!kind) {
+    return slowed_by(regimes, of_work, time);
+  }
+  slowed_times(time, slowdowns(of_work, *kind).data(), lanes_.size(), slow_.data());
   return slow_.data();
 }
 
@@ -563,14 +606,13 @@ bool LaneInterference::follow_stretch(Cursor& cursor,
   const std::size_t stretch = at(schedule_->schedule().moves[cursor.move].index);
   const std::vector<std::int32_t>& kernels = schedule_->kernels(stretch, rank);
   const std::int32_t micro_batch = schedule_->schedule().stretches[stretch].micro_batch;
-  knows_ = knows_ && !ranks_[rank].work.held[stretch];
-  const double launch = launch_[lane];
+  const LaneWork& of_rank = ranks_[rank].work;
   const Regime& regime = cursor.regime;
-  const bool stays = regime.is_resident && regime.until == kForever;
+  const bool stays = !of_rank.has_own(stretch) && regime.is_resident && regime.until == kForever;
   const std::size_t kind = stays ? kinds_[regime.number] : 0;
   if (stays && cursor.kernel == 0 && cursor.free <= reach.reached) {
     // A device that never pauses alone does not when it is slowed either.
-    const LaneSpan& alone = ranks_[rank].work.stretch(static_cast<std::int32_t>(stretch));
+    const LaneSpan& alone = of_rank.stretch(static_cast<std::int32_t>(stretch));
     const bool never_pauses =
         cursor.free + alone.device[lane] >= cursor.host + alone.critical[lane];
     if (never_pauses && cursor.free + alone.device[lane] >= reach.end) {
@@ -590,8 +632,8 @@ bool LaneInterference::follow_stretch(Cursor& cursor,
   }
   for (; cursor.kernel < kernels.size(); ++cursor.kernel) {
     const std::int32_t work = kernels[cursor.kernel];
-    const double time = time_of(rank, micro_batch, work)[lane];
-    const double host = cursor.host + launch;
+    const double time = of_rank.time_of(*schedule_, rank, stretch, cursor.kernel)[lane];
+    const double host = cursor.host + of_rank.launch_of(stretch, cursor.kernel)[lane];
     const double start = std::max(cursor.free, host);
     double ends = start;
     if (time > 0) {

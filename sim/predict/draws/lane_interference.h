@@ -29,22 +29,19 @@ class LaneInterference {
   /// Whether the steps of a schedule are such steps.
   [[nodiscard]] static bool knows(const LockstepSchedule& schedule, const EngineRules& rules);
 
-  /// `launch`: [lane] what a launch takes. `ranks`: their clocks and work, which the player moves.
-  /// All references must outlive this.
+  /// `ranks`: their clocks and work, which the player moves. Both references must outlive this.
   LaneInterference(const Run& run,
                    std::vector<Interference> lanes,
-                   const LaneTimes& launch,
                    const std::vector<LaneRank>& ranks);
 
   void begin_step(const LaneSchedule& schedule);
 
   /// Whether no collective slows a span of work of a rank, which it does next.
   [[nodiscard]] bool is_alone(std::size_t rank, const LaneSpan& span);
-  /// Whether all lanes could be followed so far: not through kernels that new shapes hold up while
-  /// a collective is under way.
-  [[nodiscard]] bool knows() const { return knows_; }
-  /// Does the work of a move kernel by kernel, on the clocks of its rank.
-  void work(std::size_t move, std::size_t rank, LaneTimes& host, LaneTimes& stream);
+  /// Does the work of a move kernel by kernel, on the clocks of its rank. `queue`: of its launches,
+  /// where it is bound.
+  void work(
+      std::size_t move, std::size_t rank, LaneQueue* queue, LaneTimes& host, LaneTimes& stream);
   /// A rank launches its part of the collective that is next: [lane] when it is there.
   void launch(std::size_t rank, const LaneTimes& arrival);
   /// All ranks have launched it. `start`: [lane] of the transfer; `transfer`: how long it takes
@@ -63,6 +60,7 @@ class LaneInterference {
     LaneTimes resident;  ///< [lane] 1: yes.
     LaneTimes until;
     std::vector<std::size_t> number;
+    std::size_t residents = 0;        ///< In how many lanes one is.
     std::vector<LaneTimes> arrivals;  ///< [collective][lane]
 
     [[nodiscard]] Regime of(std::size_t lane) const {
@@ -70,6 +68,8 @@ class LaneInterference {
     }
     void set(std::size_t lane, const Regime& regime) {
       number[lane] = regime.number;
+      residents += regime.is_resident ? 1 : 0;
+      residents -= resident[lane] != 0 ? 1 : 0;
       resident[lane] = regime.is_resident ? 1 : 0;
       until[lane] = regime.until;
     }
@@ -113,13 +113,14 @@ class LaneInterference {
   [[nodiscard]] LaneKernel kernel_of(std::size_t rank,
                                      std::int32_t micro_batch,
                                      std::int32_t work) const;
-  [[nodiscard]] const LaneTimes& time_of(std::size_t rank,
-                                         std::int32_t micro_batch,
-                                         std::int32_t work) const {
-    return ranks_[rank]
-        .work.times[static_cast<std::size_t>(micro_batch)][static_cast<std::size_t>(work)];
-  }
-  void work_on_stretch(std::size_t number, std::size_t rank, LaneTimes& host, LaneTimes& stream);
+  void work_on_stretch(
+      std::size_t number, std::size_t rank, LaneQueue* queue, LaneTimes& host, LaneTimes& stream);
+  /// Whether it did it at one go: its kernels are alike elsewhere, and beside collectives in all
+  /// lanes.
+  [[nodiscard]] bool work_beside(std::size_t number,
+                                 std::size_t rank,
+                                 LaneTimes& host,
+                                 LaneTimes& stream);
   /// `ready`: [lane] when its launch has taken effect.
   void work_on(std::size_t rank,
                const LaneKernel& kernel,
@@ -141,6 +142,11 @@ class LaneInterference {
   [[nodiscard]] const double* slowed_by(const Regimes& regimes,
                                         const LaneKernel& kernel,
                                         const double* time);
+  /// [lane] And that of a kernel of a stretch.
+  [[nodiscard]] const double* slowed_kernel(std::size_t rank,
+                                            std::size_t stretch,
+                                            std::size_t kernel,
+                                            const double* time);
   [[nodiscard]] const LaneTimes& slowdowns(const LaneKernel& kernel, std::size_t kind);
   [[nodiscard]] double slowdown(std::size_t lane, const LaneKernel& kernel, const Regime& regime);
   /// When a kernel ends in one lane; `regime` is the one at its end then.
@@ -177,9 +183,7 @@ class LaneInterference {
 
   const Run& run_;
   std::vector<Interference> lanes_;
-  const LaneTimes& launch_;
   const std::vector<LaneRank>& ranks_;
-  bool knows_ = true;
   bool waves_ = false;  ///< Whether slowdowns depend on blocks and channels in some lane.
   std::array<LaneTimes, 3> by_bound_;  ///< [Bound][lane] Slowdowns, where waves do not matter;
   std::unordered_map<std::uint64_t, LaneTimes> by_waves_;  ///< else by channels and blocks.

@@ -1,8 +1,27 @@
 #include "sim/predict/draws/lane_loops.h"
 
+#include <cstdint>
+
 #include "costmodel/base/target_clones.h"
 
 namespace stepsim {
+namespace {
+
+constexpr double kWhole = 0x1p52;  // From here on, doubles are whole.
+constexpr double kPerSecond = 1e9;
+
+/// Rounded as by to_duration(), where it is not negative and below kWhole. GCC makes no vectors of
+/// the simpler x ? nearest + 1 : nearest, nor of a sum of conditions.
+inline double rounded(double nanoseconds) {
+  const double nearest = (nanoseconds + kWhole) - kWhole;  // The even one of two that are as near.
+  return nearest + (nanoseconds - nearest == 0.5 ? 1.0 : 0.0);
+}
+
+inline std::int64_t is_beyond(double nanoseconds) {
+  return (nanoseconds >= 0 ? 0 : 1) | (nanoseconds < kWhole ? 0 : 1);
+}
+
+}  // namespace
 
 STEPSIM_TARGET_CLONES void go_on(const double* device,
                                  const double* host,
@@ -89,16 +108,38 @@ STEPSIM_TARGET_CLONES void product(const double* a,
 
 STEPSIM_TARGET_CLONES bool rounded_times(
     double seconds, const double* load, const double* factor, std::size_t lanes, double* out) {
-  constexpr double kWhole = 0x1p52;  // From here on, doubles are whole.
-  constexpr double kPerSecond = 1e9;
-  std::size_t beyond = 0;
+  std::int64_t beyond = 0;
   for (std::size_t l = 0; l < lanes; ++l) {
     const double exact = (seconds * load[l]) * factor[l] * kPerSecond;
-    beyond += exact >= 0 && exact < kWhole ? 0 : 1;
-    const double nearest = (exact + kWhole) - kWhole;  // The even one of two that are as near.
-    out[l] = exact - nearest == 0.5 ? nearest + 1 : nearest;
+    beyond |= is_beyond(exact);
+    out[l] = rounded(exact);
   }
   return beyond == 0;
+}
+
+STEPSIM_TARGET_CLONES bool jittered_times(const double* __restrict__ time,
+                                          const double* __restrict__ factor,
+                                          std::size_t lanes,
+                                          double* __restrict__ out) {
+  constexpr double kSeconds = 1e-9;  // As to_seconds() has it.
+  std::int64_t beyond = 0;
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double exact = (time[l] * kSeconds) * factor[l] * kPerSecond;
+    beyond |= is_beyond(exact);
+    out[l] = rounded(exact);
+  }
+  return beyond == 0;
+}
+
+STEPSIM_TARGET_CLONES void launch_kernel(const double* __restrict__ launch,
+                                         const double* __restrict__ time,
+                                         std::size_t lanes,
+                                         double* __restrict__ host,
+                                         double* __restrict__ stream) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    host[l] += launch[l];
+    stream[l] = (stream[l] > host[l] ? stream[l] : host[l]) + time[l];
+  }
 }
 
 STEPSIM_TARGET_CLONES void span_then_op(const double* launch,
@@ -116,19 +157,32 @@ STEPSIM_TARGET_CLONES void span_then_op(const double* launch,
   }
 }
 
-STEPSIM_TARGET_CLONES void span_then(const double* other_host,
-                                     const double* other_device,
-                                     const double* other_critical,
+STEPSIM_TARGET_CLONES void span_then(const double* __restrict__ other_host,
+                                     const double* __restrict__ other_device,
+                                     const double* __restrict__ other_critical,
                                      std::size_t lanes,
-                                     double* host,
-                                     double* device,
-                                     double* critical) {
+                                     double* __restrict__ host,
+                                     double* __restrict__ device,
+                                     double* __restrict__ critical) {
   for (std::size_t l = 0; l < lanes; ++l) {
     const double launched_before = host[l] + other_critical[l];
     const double still_running = critical[l] + other_device[l];
     critical[l] = launched_before > still_running ? launched_before : still_running;
     host[l] += other_host[l];
     device[l] += other_device[l];
+  }
+}
+
+STEPSIM_TARGET_CLONES void span_twice(std::size_t lanes,
+                                      double* __restrict__ host,
+                                      double* __restrict__ device,
+                                      double* __restrict__ critical) {
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const double launched_before = host[l] + critical[l];
+    const double still_running = critical[l] + device[l];
+    critical[l] = launched_before > still_running ? launched_before : still_running;
+    host[l] *= 2;
+    device[l] *= 2;
   }
 }
 
@@ -158,15 +212,14 @@ STEPSIM_TARGET_CLONES void work_on_stream(const double* __restrict__ launch,
   }
 }
 
-STEPSIM_TARGET_CLONES void slowed_times(const double* time,
-                                        const double* slowdown,
+STEPSIM_TARGET_CLONES void slowed_times(const double* __restrict__ time,
+                                        const double* __restrict__ slowdown,
                                         std::size_t lanes,
-                                        double* out) {
-  constexpr double kWhole = 0x1p52;  // From here on, doubles are whole.
+                                        double* __restrict__ out) {
   for (std::size_t l = 0; l < lanes; ++l) {
     const double exact = time[l] * slowdown[l] + 0.5;
     const double nearest = (exact + kWhole) - kWhole;
-    out[l] = nearest > exact ? nearest - 1 : nearest;
+    out[l] = nearest + (nearest > exact ? -1.0 : 0.0);
   }
 }
 

@@ -60,6 +60,17 @@ void product(const double* a, const double* b, std::size_t lanes, double* out);
 [[nodiscard]] bool rounded_times(
     double seconds, const double* load, const double* factor, std::size_t lanes, double* out);
 
+/// Sets out to time * factor in whole nanoseconds, rounded as by to_duration(). False: as above.
+[[nodiscard]] bool jittered_times(const double* time,
+                                  const double* factor,
+                                  std::size_t lanes,
+                                  double* out);
+
+/// Launches a kernel: the host goes on by `launch`, and the stream ends `time` after the later of
+/// both. Arrays are apart from one another.
+void launch_kernel(
+    const double* launch, const double* time, std::size_t lanes, double* host, double* stream);
+
 /// Adds an op behind a span of work: then(span, op_span(launch, time)).
 void span_then_op(const double* launch,
                   const double* time,
@@ -68,7 +79,7 @@ void span_then_op(const double* launch,
                   double* device,
                   double* critical);
 
-/// Adds a span of work behind another, which may be the same: then().
+/// Adds a span of work behind another: then(). Arrays are apart from one another.
 void span_then(const double* other_host,
                const double* other_device,
                const double* other_critical,
@@ -76,6 +87,9 @@ void span_then(const double* other_host,
                double* host,
                double* device,
                double* critical);
+
+/// Does a span of work twice: then() of it and itself. Arrays are apart from one another.
+void span_twice(std::size_t lanes, double* host, double* device, double* critical);
 
 /// Works on a stream: its end is the later of itself plus device, and host plus critical; then the
 /// host goes on by launch. `passed`: by how much the end moved is added to this in the first

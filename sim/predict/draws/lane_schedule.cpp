@@ -55,13 +55,17 @@ void LaneSchedule::place_events() {
   }
 }
 
-void LaneSchedule::list_kernels() {
+void LaneSchedule::list_kernels(std::int32_t model_work) {
+  model_kernels_.resize(at(schedule_->micro_batches));
   for (const LockstepStretch& stretch : schedule_->stretches) {
     std::vector<std::vector<std::int32_t>>& ranks =
         kernels_.emplace_back(mapped(stretch.of_rank, kernels_of));
     if (ranks.empty()) {
       ranks.push_back(kernels_of(stretch.work));
     }
+    const auto of_model = [&](std::int32_t work) { return work < model_work; };
+    model_kernels_[at(stretch.micro_batch)] +=
+        static_cast<std::size_t>(std::ranges::count_if(ranks.front(), of_model));
   }
 }
 

@@ -41,12 +41,17 @@ class LaneSchedule {
     return place_of_event_[at(event)];
   }
   [[nodiscard]] std::size_t event_places() const { return event_places_; }
-  /// Lists the kernels of all stretches, for kernels().
-  void list_kernels();
+  /// Lists the kernels of all stretches, for kernels() and model_kernels(). `model_work`: below it
+  /// are the numbers of the model's.
+  void list_kernels(std::int32_t model_work);
   [[nodiscard]] const std::vector<std::int32_t>& kernels(std::size_t stretch,
                                                          std::size_t rank) const {
     const std::vector<std::vector<std::int32_t>>& ranks = kernels_[stretch];
     return ranks.size() == 1 ? ranks.front() : ranks[rank];
+  }
+  /// How many of a micro-batch's kernels are the model's.
+  [[nodiscard]] std::size_t model_kernels(std::size_t micro_batch) const {
+    return model_kernels_[micro_batch];
   }
   /// [lane] Of a collective of the program, its transfer.
   [[nodiscard]] const double* transfer(std::int32_t collective) const {
@@ -72,6 +77,7 @@ class LaneSchedule {
   std::size_t event_places_ = 0;
   /// [stretch][rank] One list where all ranks do the same.
   std::vector<std::vector<std::vector<std::int32_t>>> kernels_;
+  std::vector<std::size_t> model_kernels_;  ///< [micro-batch]
   std::vector<std::size_t> call_;  ///< [collective of the program] its number among the calls.
   LaneTimes transfers_;            ///< [in the order of the calls][lane]
 };

@@ -19,21 +19,19 @@ void LaneSpan::add(const double* launch, const double* time) {
 
 /// By doubling.
 void LaneSpan::add(LaneSpan& scratch, int times) {
-  const auto then = [](LaneSpan& before, const LaneSpan& after) {
-    span_then(after.host.data(),
-              after.device.data(),
-              after.critical.data(),
-              before.host.size(),
-              before.host.data(),
-              before.device.data(),
-              before.critical.data());
-  };
+  const std::size_t lanes = host.size();
   for (; times > 0; times /= 2) {
     if (times % 2 == 1) {
-      then(*this, scratch);
+      span_then(scratch.host.data(),
+                scratch.device.data(),
+                scratch.critical.data(),
+                lanes,
+                host.data(),
+                device.data(),
+                critical.data());
     }
     if (times > 1) {
-      then(scratch, scratch);
+      span_twice(lanes, scratch.host.data(), scratch.device.data(), scratch.critical.data());
     }
   }
 }
@@ -41,10 +39,12 @@ void LaneSpan::add(LaneSpan& scratch, int times) {
 LaneFolder::LaneFolder(const Run& run,
                        const LaneFactors& factors,
                        std::size_t lanes,
+                       std::size_t draws,
                        bool keeps_kernels)
     : run_(run),
       factors_(factors),
       lanes_(lanes),
+      draws_(draws),
       keeps_kernels_(keeps_kernels),
       one_clock_(run.reduced().host().is_device),
       ones_(lanes, 1.0),
@@ -56,7 +56,7 @@ LaneFolder::LaneFolder(const Run& run,
   }
 }
 
-bool LaneFolder::fold(const LockstepSchedule& schedule,
+bool LaneFolder::fold(const LaneSchedule& schedule,
                       int rank,
                       std::size_t first,
                       const LaneSlowness& slowness,
@@ -70,10 +70,12 @@ bool LaneFolder::fold(const LockstepSchedule& schedule,
   const std::size_t micro_batches = slowness.load.size();
   folded.data.resize(micro_batches);
   folded.copies.resize(micro_batches);
-  const std::size_t stretches = schedule.stretches.size();
+  folded.launch = &launch_;
+  const std::size_t stretches = schedule.schedule().stretches.size();
   folded.folded.resize(stretches);
   folded.of.resize(stretches);
-  folded.held.assign(stretches, false);
+  folded.own.resize(std::max(folded.own.size(), stretches));
+  listed_.assign(micro_batches, 0);
   alike_.assign(stretches, stretches);
   times_.resize(micro_batches);
   std::vector<Stall> forward;
@@ -101,14 +103,17 @@ bool LaneFolder::fold(const LockstepSchedule& schedule,
     }
   }
   for (std::size_t s = 0; s < stretches; ++s) {
-    const LockstepStretch& stretch = schedule.stretches[s];
+    const LockstepStretch& stretch = schedule.schedule().stretches[s];
     const std::size_t m = at(stretch.micro_batch);
     Stall& stall = stretch.phase == Phase::Forward ? forward[m] : backward[m];
     std::size_t& alike = alike_[at(stretch.first_alike)];
     folded.of[s] = s;
-    if (stall.any()) {
+    folded.own[s].any = false;
+    folded.own[s].held.reset();
+    if (!slowness.ops.empty() || may_stall() || (keeps_kernels_ && stall.any())) {
+      list(schedule.kernels(s, at(rank)), m, stall, folded.own[s]);
+    } else if (stall.any()) {
       fold_stretch(stretch, rank, stall, folded.folded[s]);
-      folded.held[s] = true;
     } else if (alike == stretches) {
       fold_stretch(stretch, rank, stall, folded.folded[s]);
       alike = s;
@@ -120,6 +125,52 @@ bool LaneFolder::fold(const LockstepSchedule& schedule,
     std::swap(times_, folded.times);
   }
   return exact_;
+}
+
+void LaneFolder::list(const std::vector<std::int32_t>& kernels,
+                      std::size_t micro_batch,
+                      Stall& stall,
+                      LaneKernels& own) {
+  own.any = true;
+  own.times.resize(std::max(own.times.size(), kernels.size() * lanes_));
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    const LaneTimes& work = time_of(kernels[k], micro_batch);
+    double* time = &own.times[k * lanes_];
+    if (!run_.pricer().is_of_model(kernels[k])) {
+      std::ranges::copy(work, time);
+      continue;
+    }
+    if (stall.any()) {
+      const Stall of_pass = std::exchange(stall, {});
+      own.held = k;
+      own.held_launch = launch_;
+      stepsim::add(of_pass.host.data(), lanes_, own.held_launch.data());
+      LaneTimes held = work;
+      stepsim::add(of_pass.device.data(), lanes_, held.data());
+      draw(held, micro_batch, time);
+    } else {
+      draw(work, micro_batch, time);
+    }
+  }
+}
+
+/// Until the rank's first kernel of the model.
+bool LaneFolder::may_stall() const {
+  return !slowness_->stall.empty() &&
+         std::ranges::all_of(listed_, [](std::size_t count) { return count == 0; });
+}
+
+void LaneFolder::draw(const LaneTimes& work, std::size_t micro_batch, double* time) {
+  const bool stalls = may_stall();
+  const std::size_t kernel = listed_[micro_batch]++;
+  std::ranges::copy(work, time);
+  for (std::size_t l = 0; !slowness_->ops.empty() && l < lanes_; l += draws_) {
+    exact_ &=
+        jittered_times(&work[l], &slowness_->ops[micro_batch][kernel * draws_], draws_, &time[l]);
+  }
+  for (std::size_t l = 0; stalls && l < lanes_; l += draws_) {
+    stepsim::add(slowness_->stall.data(), draws_, &time[l]);
+  }
 }
 
 void LaneFolder::fold_stretch(const LockstepStretch& stretch,

@@ -70,7 +70,8 @@ LockstepPlayer::LockstepPlayer(Run& run, int number, std::span<const Draw> draws
   find_schedules(run);
   // What the schedules price for the first time may have groups of its own.
   factors_.group.resize(run.pricer().groups().size(), std::vector(lanes_, 1.0));
-  folder_ = std::make_unique<LaneFolder>(run, factors_, lanes_, !slowed_.empty());
+  folder_ = std::make_unique<LaneFolder>(
+      run, factors_, lanes_, draws_, !slowed_.empty() || rules_.queue_depth > 0);
 }
 
 std::vector<double> LockstepPlayer::mean_ms(std::size_t run) const {
@@ -79,8 +80,13 @@ std::vector<double> LockstepPlayer::mean_ms(std::size_t run) const {
                 [&](double ms) { return ms / steps; });
 }
 
-/// A step whose program has no schedule ends the list.
+/// A step whose program has no schedule ends the list. Where compute slows transfers, ranks are
+/// followed ahead of their queues.
 void LockstepPlayer::find_schedules(Run& run) {
+  const auto looks_ahead = [](const Interference& lane) { return lane.transfer > 0; };
+  if (rules_.queue_depth > 0 && std::ranges::any_of(slowed_, looks_ahead)) {
+    return;
+  }
   IterationSequence iterations = run.reduced().iterations();
   std::vector<const KnownSchedule*> known;
   for (int step = 0; step < run.scenario().steps; ++step) {
@@ -98,9 +104,7 @@ void LockstepPlayer::find_schedules(Run& run) {
     known.push_back(schedule);
     schedules_.push_back(std::make_unique<LaneSchedule>(schedule->schedule, lanes_));
     set_times(run, work, *schedules_.back());
-    if (!slowed_.empty()) {
-      schedules_.back()->list_kernels();
-    }
+    schedules_.back()->list_kernels(run.pricer().model_work());
   }
 }
 
@@ -143,23 +147,35 @@ void LockstepPlayer::begin() {
                              std::vector<double>(lanes_));
     state_[r].host.assign(lanes_, 0.0);
     state_[r].streams.assign(kStreams, LaneTimes(lanes_));
+    if (rules_.queue_depth > 0) {
+      state_[r].queues.assign(kStreams, LaneQueue(at(rules_.queue_depth)));
+    }
+  }
+  const LogNormal lasting = of_mean_one(run_.scenario().noise.rank_speed);
+  lasting_.assign(draws_, std::vector(ranks_, 1.0));
+  for (std::size_t d = 0; lasting.log_sd > 0 && d < draws_; ++d) {
+    std::ranges::generate(lasting_[d], [&] { return noise_[d].factor(lasting); });
   }
   loaders_.assign(lanes_, Loader(run_.scenario().loader, run_.scenario().ranks));
   free_.resize(rules_.communicators.size());
   if (!slowed_.empty()) {
-    interference_.emplace(run_, slowed_, folder_->launch(), state_);
+    interference_.emplace(run_, slowed_, state_);
   }
 }
 
-void LockstepPlayer::draw_slowness(int step) {
+void LockstepPlayer::draw_noise(int step, const LaneSchedule& schedule) {
   const Jitter& jitter = run_.loads().jitter;
+  const bool shares_cores = run_.loads().cores > 0;  // For which all speeds are known first.
   for (std::size_t d = 0; d < draws_; ++d) {
     const double common = jitter.common_score(noise_[d]);
+    for (std::size_t r = 0; shares_cores && r < ranks_; ++r) {
+      set_slowness(d, r, jitter.factor(noise_[d], common));
+    }
     for (std::size_t r = 0; r < ranks_; ++r) {
-      const double drawn = jitter.factor(noise_[d], common);
-      for (std::size_t l = d; l < lanes_; l += draws_) {
-        slowness_[r].compute[l] = common_[l] * run_.loads().rank_factor[r] * drawn;
+      if (!shares_cores) {
+        set_slowness(d, r, jitter.factor(noise_[d], common));
       }
+      draw_rank(d, r, schedule);
     }
   }
   const std::size_t micro_batches = slowness_.front().load.size();
@@ -169,8 +185,43 @@ void LockstepPlayer::draw_slowness(int step) {
       std::ranges::fill(slowness_[r].load[m], run_.loads().batch_factor[batch]);
     }
   }
-  if (run_.loads().cores > 0) {
+  if (shares_cores) {
     share_cores(step);
+  }
+}
+
+void LockstepPlayer::set_slowness(std::size_t draw, std::size_t rank, double drawn) {
+  const double factor = run_.loads().rank_factor[rank];
+  for (std::size_t l = draw; l < lanes_; l += draws_) {
+    slowness_[rank].compute[l] = common_[l] * factor * lasting_[draw][rank] * drawn;
+  }
+}
+
+void LockstepPlayer::draw_rank(std::size_t draw, std::size_t rank, const LaneSchedule& schedule) {
+  const NoiseOptions& options = run_.scenario().noise;
+  NoiseDraws& noise = noise_[draw];
+  LaneSlowness& slowness = slowness_[rank];
+  const std::size_t micro_batches = slowness.load.size();
+  const LogNormal jitter = of_mean_one(options.op_jitter);
+  const auto stall = [&](double probability, Duration time) {
+    return noise.uniform() < probability ? static_cast<double>(time.count()) : 0.0;
+  };
+  for (std::size_t m = 0; m < micro_batches; ++m) {
+    if (options.op_jitter > 0) {
+      slowness.ops.resize(micro_batches);
+      slowness.ops[m].resize(schedule.model_kernels(m) * draws_);
+      for (std::size_t k = draw; k < slowness.ops[m].size(); k += draws_) {
+        slowness.ops[m][k] = noise.factor(jitter);
+      }
+    }
+    if (options.loader_stall_probability > 0) {
+      slowness.loading.resize(micro_batches, LaneTimes(draws_));
+      slowness.loading[m][draw] = stall(options.loader_stall_probability, options.loader_stall);
+    }
+  }
+  if (options.stall_probability > 0) {
+    slowness.stall.resize(draws_);
+    slowness.stall[draw] = stall(options.stall_probability, options.stall);
   }
 }
 
@@ -251,11 +302,11 @@ void LockstepPlayer::begin_step(const LaneSchedule& schedule) {
 bool LockstepPlayer::fold(int step, std::size_t rank, const LaneSchedule& schedule) {
   const std::size_t micro_batches = slowness_[rank].load.size();
   const std::size_t first = (at(step) * ranks_ + rank) * micro_batches;
-  if (!folder_->fold(
-          schedule.schedule(), static_cast<int>(rank), first, slowness_[rank], state_[rank].work)) {
+  if (!folder_->fold(schedule, static_cast<int>(rank), first, slowness_[rank], state_[rank].work)) {
     return false;
   }
-  if (run_.scenario().loader != LoaderOptions{} && !run_.differs_by(Change::NoData)) {
+  const bool loads = run_.scenario().loader != LoaderOptions{} || !slowness_[rank].loading.empty();
+  if (loads && !run_.differs_by(Change::NoData)) {
     load(step, rank);
   }
   return true;
@@ -265,6 +316,7 @@ void LockstepPlayer::load(int step, std::size_t rank) {
   LaneWork& work = state_[rank].work;
   const std::size_t micro_batches = work.data.size();
   const int number = static_cast<int>(rank);
+  const std::vector<LaneTimes>& stalls = slowness_[rank].loading;
   work.ready.resize(micro_batches, LaneTimes(lanes_));
   for (std::size_t m = 0; m < micro_batches; ++m) {
     const std::size_t of_rank = at(step) * micro_batches + m;
@@ -276,6 +328,7 @@ void LockstepPlayer::load(int step, std::size_t rank) {
     for (std::size_t l = 0; l < lanes_; ++l) {
       double& data = work.data[m][l];
       data += static_cast<double>(load.count());
+      data += stalls.empty() ? 0 : stalls[m][l % draws_];
       if (loaders_[l].has_workers()) {
         const Duration taken(static_cast<std::int64_t>(std::exchange(data, 0.0)));
         const SimTime ready = loaders_[l].ready(number, taken);
@@ -286,7 +339,7 @@ void LockstepPlayer::load(int step, std::size_t rank) {
 }
 
 bool LockstepPlayer::play_step(int step, const LaneSchedule& schedule) {
-  draw_slowness(step);
+  draw_noise(step, schedule);
   for (std::size_t r = 0; r < ranks_; ++r) {
     if (!fold(step, r, schedule)) {
       return false;
@@ -313,7 +366,7 @@ bool LockstepPlayer::play_step(int step, const LaneSchedule& schedule) {
     }
     begin = end;
   }
-  if (!exact() || (interference_ && !interference_->knows())) {
+  if (!exact()) {
     return false;
   }
   if (step >= run_.scenario().warmup_steps) {
@@ -409,8 +462,33 @@ void LockstepPlayer::make(const LaneSchedule& schedule, std::size_t number, std:
 void LockstepPlayer::work(const LaneSchedule& schedule, std::size_t number, std::size_t of_rank) {
   const LockstepMove& move = schedule.schedule().moves[number];
   LaneRank& rank = state_[of_rank];
-  const auto enqueue = [&](const double* launch, const double* device, const double* critical) {
-    work_on_stream(launch,
+  const bool is_batch = move.phase == Phase::Data;
+  const bool is_stretch = !is_batch && move.index >= 0;
+  LaneQueue* queue = rank.queues.empty() ? nullptr : &rank.queues[move.stream];
+  if (is_batch) {
+    add(rank.work.data[at(move.index)].data(), lanes_, rank.host.data());
+  }
+  const bool one_by_one = is_stretch && (queue != nullptr || rank.work.has_own(at(move.index)));
+  if (one_by_one || (interference_ && !is_batch && !is_alone(move, of_rank))) {
+    LaneTimes& stream = rank.streams[move.stream];
+    LaneTimes& passed = rank.phases[static_cast<std::size_t>(move.phase)];
+    const std::size_t counted = move.stream == kComputeStream ? draws_ : 0;
+    for (std::size_t d = 0; d < counted; ++d) {
+      passed[d] -= stream[d];
+    }
+    if (interference_) {
+      interference_->work(number, of_rank, queue, rank.host, stream);
+    } else {
+      launch(schedule, number, of_rank);
+    }
+    add(stream.data(), counted, passed.data());
+    return;
+  }
+  if (queue != nullptr) {
+    queue->wait(rank.host);
+  }
+  const auto enqueue = [&](const double* host, const double* device, const double* critical) {
+    work_on_stream(host,
                    device,
                    critical,
                    lanes_,
@@ -419,28 +497,43 @@ void LockstepPlayer::work(const LaneSchedule& schedule, std::size_t number, std:
                    rank.streams[move.stream].data(),
                    rank.phases[static_cast<std::size_t>(move.phase)].data());
   };
-  const auto enqueue_span = [&](const LaneSpan& span) {
+  if (is_batch || is_stretch) {
+    const LaneSpan& span =
+        is_batch ? rank.work.copies[at(move.index)] : rank.work.stretch(move.index);
     enqueue(span.host.data(), span.device.data(), span.critical.data());
-  };
-  const bool slowed =
-      interference_ && move.phase != Phase::Data &&
-      (move.index < 0 || !interference_->is_alone(of_rank, rank.work.stretch(move.index)));
-  if (slowed) {
-    LaneTimes& stream = rank.streams[kComputeStream];
-    LaneTimes& passed = rank.phases[static_cast<std::size_t>(move.phase)];
-    for (std::size_t d = 0; d < draws_; ++d) {
-      passed[d] -= stream[d];
-    }
-    interference_->work(number, of_rank, rank.host, stream);
-    add(stream.data(), draws_, passed.data());
-  } else if (move.phase == Phase::Data) {
-    add(rank.work.data[at(move.index)].data(), lanes_, rank.host.data());
-    enqueue_span(rank.work.copies[at(move.index)]);
-  } else if (move.index >= 0) {
-    enqueue_span(rank.work.stretch(move.index));
   } else {
     const LaneSchedule::Times times = schedule.times(number);
     enqueue(times.host, times.work, times.latency);
+  }
+  if (queue != nullptr) {
+    queue->push(rank.streams[move.stream]);
+  }
+}
+
+/// Whether no collective slows the work of a move.
+bool LockstepPlayer::is_alone(const LockstepMove& move, std::size_t rank) {
+  return move.index >= 0 && interference_->is_alone(rank, state_[rank].work.stretch(move.index));
+}
+
+void LockstepPlayer::launch(const LaneSchedule& schedule, std::size_t number, std::size_t of_rank) {
+  const LockstepMove& move = schedule.schedule().moves[number];
+  LaneRank& rank = state_[of_rank];
+  LaneTimes& stream = rank.streams[move.stream];
+  LaneQueue* queue = rank.queues.empty() ? nullptr : &rank.queues[move.stream];
+  const std::size_t stretch = at(move.index);
+  const std::size_t kernels = schedule.kernels(stretch, of_rank).size();
+  for (std::size_t k = 0; k < kernels; ++k) {
+    if (queue != nullptr) {
+      queue->wait(rank.host);
+    }
+    launch_kernel(rank.work.launch_of(stretch, k).data(),
+                  rank.work.time_of(schedule, of_rank, stretch, k),
+                  lanes_,
+                  rank.host.data(),
+                  stream.data());
+    if (queue != nullptr) {
+      queue->push(stream);
+    }
   }
 }
 

@@ -53,7 +53,10 @@ class LockstepPlayer {
   void find_schedules(Run& run);
   void begin();
   void set_times(Run& run, StepWork step, LaneSchedule& schedule);
-  void draw_slowness(int step);
+  /// Draws the noise of a step, in the order in which StepSimulator does.
+  void draw_noise(int step, const LaneSchedule& schedule);
+  void draw_rank(std::size_t draw, std::size_t rank, const LaneSchedule& schedule);
+  void set_slowness(std::size_t draw, std::size_t rank, double drawn);
   void share_cores(int step);
   /// Folds the work of a rank in a step. False: a time is too long for a lane.
   [[nodiscard]] bool fold(int step, std::size_t rank, const LaneSchedule& schedule);
@@ -63,6 +66,9 @@ class LockstepPlayer {
   void begin_step(const LaneSchedule& schedule);
   void make(const LaneSchedule& schedule, std::size_t number, std::size_t rank);
   void work(const LaneSchedule& schedule, std::size_t number, std::size_t of_rank);
+  [[nodiscard]] bool is_alone(const LockstepMove& move, std::size_t rank);
+  /// Launches the kernels of a stretch one by one.
+  void launch(const LaneSchedule& schedule, std::size_t number, std::size_t of_rank);
   /// All ranks have called by this move: false where two transfers would share links.
   [[nodiscard]] bool transfer(const LaneSchedule& schedule, std::size_t move);
   void draw_transfers(const LaneSchedule& schedule);
@@ -82,11 +88,12 @@ class LockstepPlayer {
   std::unique_ptr<LaneFolder> folder_;
   std::vector<double> common_;  ///< [lane]
   EngineRules rules_;
-  std::vector<Loader> loaders_;         ///< [lane]
-  std::vector<NoiseDraws> noise_;       ///< [draw]
-  std::vector<LaneSlowness> slowness_;  ///< [rank]
-  std::vector<LaneRank> state_;         ///< [rank]
-  std::vector<Interference> slowed_;    ///< [lane] Empty: none of them has any interference.
+  std::vector<Loader> loaders_;               ///< [lane]
+  std::vector<NoiseDraws> noise_;             ///< [draw]
+  std::vector<LaneSlowness> slowness_;        ///< [rank]
+  std::vector<std::vector<double>> lasting_;  ///< [draw][rank] The ranks' lasting speeds.
+  std::vector<LaneRank> state_;               ///< [rank]
+  std::vector<Interference> slowed_;          ///< [lane] Empty: none of them has any interference.
   std::optional<LaneInterference> interference_;
   std::vector<Called> called_;        ///< [collective]
   std::vector<LaneTimes> transfers_;  ///< [collective][lane]

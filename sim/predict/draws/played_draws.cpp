@@ -195,10 +195,18 @@ std::optional<PlayedDraws> play_lockstep_lanes(Run& run,
                                                const std::vector<Draw>& draws,
                                                int threads,
                                                const ProgressCallback& on_progress) {
-  // Clocks and work of a rank take about a kilobyte in each lane: these are some 200 MB. A loop
-  // over fewer lanes than four takes as long as one over four.
-  constexpr std::size_t kRankDraws = 100'000;
-  const std::size_t of_memory = kRankDraws / at(run.scenario().ranks);
+  // Clocks and work of a rank take about a kilobyte in each lane, and more where each kernel has a
+  // time of its own or launches are counted. A loop over fewer lanes than four takes as long as one
+  // over four.
+  constexpr std::size_t kMemory = 200'000'000;
+  const std::size_t of_noise = run.scenario().noise.op_jitter > 0
+                                   ? 2 * sizeof(double) * run.pricer().ops_per_micro_batch() *
+                                         at(run.scenario().ddp.accumulation_steps)
+                                   : 0;
+  const std::size_t of_lane =
+      1000 + of_noise + sizeof(double) * at(run.reduced().engine_rules({}).queue_depth);
+  const std::size_t of_memory =
+      kMemory / (at(run.scenario().ranks) * draws.front().size() * of_lane);
   const std::size_t of_two_threads = (draws.size() + 1) / 2;
   Parts parts(draws.size(),
               std::clamp<std::size_t>(std::min(of_memory, of_two_threads), 4, 32),

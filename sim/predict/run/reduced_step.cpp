@@ -190,8 +190,12 @@ bool ReducedStep::in_lockstep() const {
 }
 
 bool ReducedStep::draws_in_lockstep() {
-  return has_template() && noise_is_plain(scenario_) && engine_rules({}).queue_depth == 0 &&
-         (!scenario_.interference.active() || plays_in_order());
+  if (!has_template() || !scenario_.interference.active()) {
+    return has_template();
+  }
+  // A transfer that compute slows is followed ahead of the ranks, and so of their queues.
+  const bool looks_ahead = scenario_.interference.transfer > 0 && engine_rules({}).queue_depth > 0;
+  return !looks_ahead && plays_in_order();
 }
 
 /// Builds the programs of the first steps for one rank, with numbers of work in place of times, and

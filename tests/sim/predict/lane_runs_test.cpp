@@ -13,6 +13,7 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
+#include "sim/predict/draws/lockstep_player.h"
 #include "sim/predict/draws/noise.h"
 #include "sim/predict/draws/played_draws.h"
 #include "sim/predict/metrics.h"
@@ -124,6 +125,14 @@ const std::vector<std::vector<std::string>> kLockstepKeys = {
     {"data.loading={batch=\"30 ms\", per_token=\"1 us\", plan_every=2, plan=\"9 ms\"}",
      "data.loading={batch=\"100 us\"}"},
     {"new_shapes.mechanisms=[{kind=\"attention_plan\", forward=\"5 ms\"}]"},
+    {"noise.op_jitter=0.05"},
+    {"noise.rank_speed=0.02"},
+    {"noise.stall_probability=0.3"},
+    {"noise.stall=5 ms"},
+    {"noise.loader_stall_probability=0.2"},
+    {"noise.loader_stall=80 ms"},
+    {"noise.step_quantiles=[0.9, 1, 1.3]"},
+    {"host.queue_depth=40", "host.queue_depth=1000"},
 };
 
 /// And those of interference, under which DDP's steps still are.
@@ -139,13 +148,6 @@ const std::vector<std::vector<std::string>> kInterferenceKeys = {
 
 /// And keys that only the engine plays.
 const std::vector<std::vector<std::string>> kEngineKeys = {
-    {"noise.op_jitter=0.05"},
-    {"noise.rank_speed=0.02"},
-    {"noise.stall_probability=0.3"},
-    {"noise.stall=5 ms"},
-    {"noise.loader_stall_probability=0.2"},
-    {"noise.loader_stall=80 ms"},
-    {"host.queue_depth=40", "host.queue_depth=1000"},
     {"ddp.communication_hook=fp16_compress", "ddp.communication_hook={kind=\"powersgd\"}"},
 };
 
@@ -181,6 +183,11 @@ TEST_CASE("lockstep: all draws at once are what the engine plays of each, to the
       {"interference.compute=0.3", "host.launch=13 us", "ddp.accumulation_steps=2"},
       {"interference.transfer=2.5", "host.launch=41 us", "cluster.jitter=0.3"},
       {"interference.multiprocessors=24", "interference.while_waiting=false"},
+      {"noise.op_jitter=0.1", "host.queue_depth=100"},
+      {"noise.op_jitter=0.1", "interference.strength=0.4", "noise.rank_speed=0.1"},
+      {"noise.stall_probability=0.4", "noise.stall=9 ms", "interference.compute=0.3"},
+      {"noise.loader_stall_probability=0.4", "noise.loader_stall=90 ms", "data.workers=1"},
+      {"host.queue_depth=7", "interference.multiprocessors=24"},
       {"ddp.overlap=false", "host.step_sync=true", "host.launch=20 us"}};
   std::mt19937 generator(7);
   int played_lanes = 0;
@@ -247,10 +254,12 @@ TEST_CASE("lockstep: draws of random scenarios are the engine's to the nanosecon
                                           "ddp_or_shard",
                                           "token_skew",
                                           "engines_step",
+                                          "busy_cluster",
                                           "accumulation"};
   std::map<std::string, Profile> profiles;
   int compared = 0;
   int slowed = 0;
+  int in_lanes = 0;
   for (int drawn = 0; compared < count && drawn < 100 * count; ++drawn) {
     const std::string name = one_of(names);
     std::vector<std::string> overrides = {"scenario.steps=4", "scenario.warmup_steps=1"};
@@ -291,10 +300,13 @@ TEST_CASE("lockstep: draws of random scenarios are the engine's to the nanosecon
     }
     ++compared;
     slowed += run->scenario().interference.active() ? 1 : 0;
-    compare_with_engine(*run, {random_draw(*run, generator), random_draw(*run, generator)});
+    const std::vector<Draw> draws = {random_draw(*run, generator), random_draw(*run, generator)};
+    in_lanes += LockstepPlayer(*run, 0, draws).play([](int) {}) ? 1 : 0;
+    compare_with_engine(*run, draws);
   }
   CHECK(compared == count);
   CHECK(6 * slowed > count);
+  CHECK(20 * in_lanes > 19 * count);  // Where they are not, the engine plays both.
 }
 
 TEST_CASE("engine: steps of a template are those of a program of their own with events") {

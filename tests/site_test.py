@@ -19,10 +19,13 @@ LINK = re.compile(r"\]\(([^)\s]*)\)")
 
 
 def documents():
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode != 0:
-        raise small_runner.Skip("the sources are no git repository")
-    return [ROOT / line for line in listed.stdout.splitlines()]
+    """Those that git knows; without git, or in sources that came without it, all but what was built."""
+    if shutil.which("git"):
+        listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False)
+        if listed.returncode == 0:
+            return [ROOT / line for line in listed.stdout.splitlines()]
+    return [path for path in ROOT.rglob("*.md")
+            if not any(part.startswith((".", "build")) for part in path.relative_to(ROOT).parts[:-1])]
 
 
 def without_code(text):

@@ -188,6 +188,15 @@ TEST_CASE("lockstep: all draws at once are what the engine plays of each, to the
       {"noise.stall_probability=0.4", "noise.stall=9 ms", "interference.compute=0.3"},
       {"noise.loader_stall_probability=0.4", "noise.loader_stall=90 ms", "data.workers=1"},
       {"host.queue_depth=7", "interference.multiprocessors=24"},
+      {"interference.transfer=9",
+       "interference.compute=0.3",
+       "host.copy_bandwidth=200 MB/s",
+       "ddp.accumulation_steps=3"},
+      {"interference.transfer=9", "host.step_sync=true", "host.sync=300 us"},
+      {"interference.transfer=9",
+       "interference.compute=0.3",
+       "ddp.accumulation_steps=2",
+       "new_shapes.mechanisms=[{kind=\"other\", forward=\"3 ms\", backward=\"2 ms\"}]"},
       {"ddp.overlap=false", "host.step_sync=true", "host.launch=20 us"}};
   std::mt19937 generator(7);
   int played_lanes = 0;

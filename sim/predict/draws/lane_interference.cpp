@@ -36,6 +36,31 @@ struct LaneProgress {
   }
 };
 
+/// Whether a rank only launches and works until the last collective that it has launched is
+/// awaited: that is all that follow() goes through.
+bool only_works_beside(const std::vector<LockstepMove>& moves) {
+  std::int32_t launched = -1;
+  std::int32_t awaited = -1;
+  return std::ranges::all_of(moves, [&](const LockstepMove& move) {
+    switch (move.kind) {
+      case Opcode::Collective:
+        launched = move.index;
+        return true;
+      case Opcode::StreamWait:
+        awaited = std::max(awaited, move.index);
+        return true;
+      case Opcode::HostUntil:
+      case Opcode::HostSync:
+      case Opcode::HostWait:
+        return awaited == launched;
+      case Opcode::Work:
+        return move.phase != Phase::Data || awaited == launched;
+      default:
+        return true;
+    }
+  });
+}
+
 }  // namespace
 
 bool LaneInterference::knows(const LockstepSchedule& schedule, const EngineRules& rules) {
@@ -44,6 +69,7 @@ bool LaneInterference::knows(const LockstepSchedule& schedule, const EngineRules
       schedule.program.program.collectives,
       [](const Collective& collective) { return collective.communicator == 0; });
   return one && communicator.workers == 1 && communicator.ranks.empty() &&
+         only_works_beside(schedule.moves) &&
          std::ranges::all_of(schedule.moves, [](const LockstepMove& move) {
            switch (move.kind) {
              case Opcode::Work:
@@ -527,50 +553,26 @@ void LaneInterference::follow(Cursor& cursor, std::size_t rank, std::size_t lane
   const std::vector<LockstepMove>& moves = schedule_->schedule().moves;
   for (; cursor.move < moves.size(); ++cursor.move, cursor.kernel = 0) {
     const LockstepMove& move = moves[cursor.move];
-    const bool goes_on = move.kind != Opcode::Work || move.phase == Phase::Data
-                             ? go_on(cursor, rank, lane)
-                         : move.index < 0 ? follow_kernel(cursor, rank, lane, reach)
-                                          : follow_stretch(cursor, rank, lane, reach);
+    const bool goes_on = move.kind != Opcode::Work ? go_on(cursor, lane)
+                         : move.index < 0          ? follow_kernel(cursor, rank, lane, reach)
+                                                   : follow_stretch(cursor, rank, lane, reach);
     if (!goes_on) {
       return;
     }
   }
 }
 
-bool LaneInterference::go_on(Cursor& cursor, std::size_t rank, std::size_t lane) const {
+bool LaneInterference::go_on(Cursor& cursor, std::size_t lane) const {
   const LockstepMove& move = schedule_->schedule().moves[cursor.move];
   const LaneSchedule::Times times = schedule_->times(cursor.move);
-  const LaneWork& work = ranks_[rank].work;
-  const double host = cursor.host + times.host[lane];
-  switch (move.kind) {
-    case Opcode::HostUntil:
-      cursor.host = std::max(host, work.ready[at(move.index)][lane]);
-      return true;
-    case Opcode::HostSync:
-      cursor.host = std::max(host, cursor.free + times.latency[lane]);
-      return true;
-    case Opcode::HostWait:
-    case Opcode::StreamWait: {
-      if (at(move.index) >= timed_) {
-        return false;
-      }
-      const double end = ends_[at(move.index)][lane] + times.latency[lane];
-      cursor.host = host;
-      double& clock = move.kind == Opcode::HostWait ? cursor.host : cursor.free;
-      clock = std::max(clock, end);
-      return true;
+  if (move.kind == Opcode::StreamWait) {
+    if (at(move.index) >= timed_) {
+      return false;
     }
-    case Opcode::Work: {
-      const LaneSpan& copy = work.copies[at(move.index)];
-      cursor.host += work.data[at(move.index)][lane];
-      cursor.free = std::max(cursor.free + copy.device[lane], cursor.host + copy.critical[lane]);
-      cursor.host += copy.host[lane];
-      return true;
-    }
-    default:
-      cursor.host = host;
-      return true;
+    cursor.free = std::max(cursor.free, ends_[at(move.index)][lane] + times.latency[lane]);
   }
+  cursor.host += times.host[lane];
+  return true;
 }
 
 bool LaneInterference::follow_kernel(Cursor& cursor,

@@ -171,7 +171,7 @@ class LaneInterference {
   /// transfer or later are left to the rank.
   void follow(Cursor& cursor, std::size_t rank, std::size_t lane, Reach& reach);
   // Each of these follows it through a move. False: it goes no further.
-  [[nodiscard]] bool go_on(Cursor& cursor, std::size_t rank, std::size_t lane) const;
+  [[nodiscard]] bool go_on(Cursor& cursor, std::size_t lane) const;
   [[nodiscard]] bool follow_kernel(Cursor& cursor,
                                    std::size_t rank,
                                    std::size_t lane,

@@ -12,7 +12,7 @@ namespace stepsim {
 // cannot be bound, and their size is stated instead.
 
 STEPSIM_MEMBERS(TokenBudget, tokens, length)
-STEPSIM_MEMBERS(OutOfMemory, step, rank, needed, capacity, budget)
+STEPSIM_MEMBERS(OutOfMemory, step, rank, needed, capacity, budget, behind_steps)
 STEPSIM_MEMBERS(CollectiveOrigin, text, source)
 STEPSIM_MEMBERS(TimesOfAnyBatch, fewest, most)
 STEPSIM_MEMBERS(OptimizerOfAdamw, moved)
@@ -207,6 +207,7 @@ STEPSIM_MEMBERS(Prediction,
                 collective_origins,
                 notes,
                 out_of_memory,
+                largest_memory_mib,
                 memory_curve,
                 token_budget)
 STEPSIM_MEMBERS(BucketSize, bytes, tensors)

@@ -15,16 +15,18 @@ namespace stepsim {
 /// What the memory of one device allows.
 struct TokenBudget {
   std::int64_t tokens = 0;  ///< Most padded tokens of a micro-batch; 0: not even one sample fits.
-  std::int64_t length = 0;  ///< The longest sample of the plan, in tokens.
+  std::int64_t length = 0;  ///< The longest batch of the epoch and the simulated steps.
 };
 
-/// The step and rank whose micro-batches need most memory, which is more than the device has.
+/// The step and rank whose micro-batches need most memory, which is more than the device has: of
+/// the simulated steps and of the whole first epoch.
 struct OutOfMemory {
   int step = 0;
   int rank = 0;
   Bytes needed;
   Bytes capacity;
   std::optional<TokenBudget> budget;  ///< What would fit.
+  bool behind_steps = false;  ///< A step of the first epoch that comes after the simulated ones.
 };
 
 /// Where the prices of a kind of collective come from.

@@ -57,7 +57,25 @@ void note_out_of_memory(const RankStepResult& row, Bytes capacity, Prediction& p
   const Bytes peak(static_cast<std::int64_t>(row.peak_memory_mib * 0x1p20));  // Exact.
   const bool is_most = !prediction.out_of_memory || peak > prediction.out_of_memory->needed;
   if (capacity.value() > 0 && peak > capacity && is_most) {
-    prediction.out_of_memory = OutOfMemory{row.step, row.rank, peak, capacity, std::nullopt};
+    prediction.out_of_memory = OutOfMemory{row.step, row.rank, peak, capacity, std::nullopt, false};
+  }
+}
+
+/// Looks at the whole first epoch, since a few steps seldom have the longest samples: what its
+/// largest batch needs, and the one that does not fit and needs most.
+void add_epoch_memory(const Run& run, Prediction& prediction) {
+  const Bytes capacity = run.profile().memory_capacity;
+  const PeakMemory memory(run.scenario().model, memory_options(run.scenario()));
+  prediction.largest_memory_mib = prediction.summary.peak_memory_mib;
+  for (const EpochBatch& batch : run.planned().largest_of_epoch) {
+    const Bytes peak = memory.at(batch.shape).total();
+    prediction.largest_memory_mib =
+        std::max(prediction.largest_memory_mib, static_cast<double>(peak.value()) / 0x1p20);
+    const bool is_most = !prediction.out_of_memory || peak > prediction.out_of_memory->needed;
+    if (capacity.value() > 0 && peak > capacity && is_most) {
+      prediction.out_of_memory = OutOfMemory{
+          batch.step, batch.rank, peak, capacity, std::nullopt, batch.step >= run.scenario().steps};
+    }
   }
 }
 
@@ -144,7 +162,7 @@ void add_token_budget(const Run& run, Prediction& prediction) {
   const std::int64_t longest = max_of(
       run.planned().different,
       [](const RunBatch& batch) { return batch.shape.max_length; },
-      std::int64_t{0});
+      run.planned().longest_of_epoch);
   const Scenario& scenario = run.scenario();
   prediction.token_budget = TokenBudget{
       largest_token_budget(scenario.model, memory_options(scenario), capacity, longest), longest};
@@ -208,6 +226,7 @@ Prediction predict(const Job& job, const PredictOptions& options) {
                    times.step_ms(),
                    prediction);
   }
+  add_epoch_memory(run, prediction);
   prediction.shapes = shape_summary(run, prediction);
   add_token_budget(run, prediction);
   add_notes(run, prediction);
@@ -221,13 +240,14 @@ Prediction predict(const Scenario& scenario,
   return predict(Job(scenario, policy, profile), options);
 }
 
-bool fits_into_memory(const Scenario& scenario,
-                      const BatchingPolicy& policy,
-                      const Profile& profile) {
+Bytes missing_memory(const Scenario& scenario,
+                     const BatchingPolicy& policy,
+                     const Profile& profile) {
   PredictOptions options;
   options.noise_runs = 0;
   options.rows = KeptRows::None;
-  return !predict(scenario, policy, profile, options).out_of_memory;
+  const auto misfit = predict(scenario, policy, profile, options).out_of_memory;
+  return misfit ? Bytes(misfit->needed.value() - misfit->capacity.value()) : Bytes();
 }
 
 std::vector<Prediction> predict_policies(Jobs& jobs, const PredictOptions& options) {

@@ -47,11 +47,18 @@ struct PredictOptions {
                                  const Profile& profile,
                                  const PredictOptions& options);
 
-/// Whether no step of the policy, without noise, needs more memory than a rank has. Raises as
+/// What the policy's batches need beyond the memory of a rank; nothing where all fit. Raises as
 /// predict().
-[[nodiscard]] bool fits_into_memory(const Scenario& scenario,
-                                    const BatchingPolicy& policy,
-                                    const Profile& profile);
+[[nodiscard]] Bytes missing_memory(const Scenario& scenario,
+                                   const BatchingPolicy& policy,
+                                   const Profile& profile);
+
+/// Whether all batches of the policy fit into the memory of a rank.
+[[nodiscard]] inline bool fits_into_memory(const Scenario& scenario,
+                                           const BatchingPolicy& policy,
+                                           const Profile& profile) {
+  return missing_memory(scenario, policy, profile).value() == 0;
+}
 
 /// Predicts every policy of the scenario, in its order. `options.on_progress` is told the share of
 /// all of them.

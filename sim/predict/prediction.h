@@ -164,8 +164,9 @@ struct Prediction {
   std::vector<CollectiveOrigin> collective_origins;
   std::vector<Note> notes;
   std::optional<OutOfMemory> out_of_memory;  ///< The step and rank that need most; empty: all fit.
-  std::optional<MemoryCurve> memory_curve;   ///< When asked for, and the parallelism has one.
-  std::optional<TokenBudget> token_budget;   ///< With a profile that knows the device's memory.
+  double largest_memory_mib = 0;  ///< Peak of the simulated steps and the whole first epoch.
+  std::optional<MemoryCurve> memory_curve;  ///< When asked for, and the parallelism has one.
+  std::optional<TokenBudget> token_budget;  ///< With a profile that knows the device's memory.
 };
 
 }  // namespace stepsim

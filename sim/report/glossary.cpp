@@ -69,7 +69,8 @@ const std::vector<Term> kTerms = {
      "Samples that are in no batch of an epoch (the end of it, too long ones), and such that come more than once."},
     {"memory", {"peak memory", "most memory"},
      "The most memory of any rank at any moment of a step: parameters, gradients, optimizer states, buckets or gathered "
-     "units, activations, logits. By formula or played event by event; not what CUDA and the allocator take beside it."},
+     "units, activations, logits. By formula or played event by event; not what CUDA and the allocator take beside it. The "
+     "steps are the simulated ones; what fits is decided by all batches of the first epoch."},
     {"measured", {}, "Of a live run: the mean over its steady steps and passes, of the last rank's start to the last rank's end."},
     {"MFU", {"TFLOP/s", "GFLOP/s"},
      "Model FLOPs utilisation: the FLOPs per second of a rank over the peak of its card (dense, 16 bit). Counted are three "

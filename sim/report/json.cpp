@@ -239,6 +239,9 @@ Json prediction_json(const std::vector<Prediction>& predictions, StepRows rows) 
                                 {"needed_bytes", misfit->needed.value()},
                                 {"capacity_bytes", misfit->capacity.value()}};
     }
+    if (prediction.largest_memory_mib > prediction.summary.peak_memory_mib) {
+      entry["largest_memory_mib"] = prediction.largest_memory_mib;
+    }
     if (prediction.memory_curve) {
       entry["memory_curve"] = memory_curve_json(*prediction.memory_curve);
     }

@@ -314,8 +314,9 @@ std::string note_text(const Note& note) {
 }
 
 std::string out_of_memory_text(const OutOfMemory& what) {
-  return fmt::format("step {}, rank {}: needs {:.1f} GiB of {:.1f} GiB",
+  return fmt::format("step {}{}, rank {}: needs {:.1f} GiB of {:.1f} GiB",
                      what.step,
+                     what.behind_steps ? " of the epoch, after the simulated ones" : "",
                      what.rank,
                      static_cast<double>(what.needed.value()) / 0x1p30,
                      static_cast<double>(what.capacity.value()) / 0x1p30);

@@ -327,10 +327,21 @@ std::string run_text(const Scenario& scenario,
   if (!held.parts.empty()) {
     text += memory_peak_text(held, prediction.memory_curve, screen);
   }
+  if (prediction.largest_memory_mib > s.peak_memory_mib &&
+      memory_text(prediction.largest_memory_mib) != memory_text(s.peak_memory_mib)) {
+    text += fmt::format(
+        "                   {} in the largest batch of the epoch, which no simulated "
+        "step has\n",
+        memory_text(prediction.largest_memory_mib));
+  }
   if (const auto& budget = prediction.token_budget) {
-    text += fmt::format("largest batch that fits: {} padded tokens a micro-batch, at length {}\n",
-                        fmt::group_digits(budget->tokens),
-                        budget->length);
+    text +=
+        budget->tokens > 0
+            ? fmt::format("largest batch that fits: {} padded tokens a micro-batch, at length {}\n",
+                          fmt::group_digits(budget->tokens),
+                          budget->length)
+            : fmt::format("largest batch that fits: none, not even one sample of length {}\n",
+                          budget->length);
   }
   text += "\n";
 

@@ -44,7 +44,7 @@ std::vector<ShardingStep> sharding_steps(Jobs& jobs,
   std::vector<ShardingStep> steps = {{"as recorded",
                                       {},
                                       now.summary.step_time_ms.mean,
-                                      now.summary.peak_memory_mib,
+                                      now.largest_memory_mib,
                                       !now.out_of_memory,
                                       {},
                                       {}}};
@@ -63,7 +63,7 @@ std::vector<ShardingStep> sharding_steps(Jobs& jobs,
       }
       const Prediction other = predict(jobs.job(policy, settings), options);
       step.step_ms = other.summary.step_time_ms.mean;
-      step.memory_mib = other.summary.peak_memory_mib;
+      step.memory_mib = other.largest_memory_mib;
       step.fits = !other.out_of_memory;
       step.gain = paired_gain(other, now);
     } catch (const InputError& error) {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -75,6 +77,64 @@ double tokens_per_sample(const PlannedData& planned) {
   return samples > 0 ? tokens / static_cast<double>(samples) : 0;
 }
 
+/// The tokens that a batch keeps activations of.
+std::int64_t kept_tokens(const Scenario& scenario, const BatchShape& shape) {
+  return is_varlen(scenario) ? shape.useful_tokens : shape.padded_tokens();
+}
+
+/// Leaves those batches one of which needs most memory, whatever the model. What a batch keeps
+/// grows with its tokens, its samples (where a layer's tokens are fixed) and, of dense attention,
+/// tokens times length: of those with as many tokens or more only the ones count that have the most
+/// of the other two. Of equal ones the first stays.
+void keep_largest(const Scenario& scenario, std::vector<EpochBatch>& batches) {
+  std::ranges::stable_sort(batches, std::greater(), [&](const EpochBatch& batch) {
+    return std::tuple(
+        kept_tokens(scenario, batch.shape), batch.shape.samples, batch.shape.max_length);
+  });
+  std::map<std::int64_t, std::int64_t> squares;  // By samples, ascending; they descend.
+  std::erase_if(batches, [&](const EpochBatch& batch) {
+    const std::int64_t square = kept_tokens(scenario, batch.shape) * batch.shape.max_length;
+    const auto place = squares.lower_bound(batch.shape.samples);
+    if (place != squares.end() && place->second >= square) {
+      return true;
+    }
+    while (place != squares.begin() && std::prev(place)->second <= square) {
+      squares.erase(std::prev(place));
+    }
+    squares[batch.shape.samples] = square;
+    return false;
+  });
+}
+
+/// Fills in the batches of the first epoch that may need most memory; keeps few of them at a time.
+void add_largest(const Scenario& scenario, const BatchingPolicy& policy, PlannedRun& planned) {
+  if (policy.played() != nullptr) {
+    return;
+  }
+  constexpr std::size_t kFew = 256;
+  const EpochPlan& epoch = planned.data.first_epoch;
+  const std::size_t most = max_of(
+      epoch.batches, [](const Batches& of_rank) { return of_rank.size(); }, std::size_t{0});
+  std::vector<EpochBatch>& batches = planned.largest_of_epoch;
+  std::size_t enough = kFew;
+  for (std::size_t i = 0; i < most; ++i) {
+    const int step = static_cast<int>(i / at(scenario.ddp.accumulation_steps));
+    for (std::size_t rank = 0; rank < epoch.batches.size(); ++rank) {
+      if (i < epoch.batches[rank].size()) {
+        const BatchShape shape =
+            epoch_shape(scenario, policy, planned.data, epoch.batches[rank][i]);
+        batches.push_back({shape, step, static_cast<int>(rank)});
+        planned.longest_of_epoch = std::max(planned.longest_of_epoch, shape.max_length);
+      }
+    }
+    if (batches.size() >= enough) {
+      keep_largest(scenario, batches);
+      enough = 2 * batches.size() + kFew;
+    }
+  }
+  keep_largest(scenario, batches);
+}
+
 std::atomic<std::int64_t>& plans_counted() {
   static std::atomic<std::int64_t> count{0};
   return count;
@@ -117,6 +177,7 @@ PlannedRun plan_run(const Scenario& scenario,
                    planned.different.push_back(one);
                  });
   planned.tokens_per_sample = tokens_per_sample(planned.data);
+  add_largest(scenario, policy, planned);
   return planned;
 }
 

@@ -19,6 +19,13 @@ struct RunBatch {
   std::uint32_t price = 0;   ///< In PlannedRun::priced_shapes.
 };
 
+/// A batch of the first epoch.
+struct EpochBatch {
+  BatchShape shape;
+  int step = 0;  ///< Of the epoch, whether or not it is simulated.
+  int rank = 0;
+};
+
 /// The first stage of a run: the batches of a policy, without any price.
 struct PlannedRun {
   PlannedData data;
@@ -29,6 +36,10 @@ struct PlannedRun {
   /// all of them, or 0 where there is padding: how much does not matter.
   std::vector<BatchShape> priced_shapes;
   double tokens_per_sample = 0;  ///< PredictionSummary::tokens_per_sample
+  /// The batches of the first epoch one of which needs most memory, whatever the model. None for a
+  /// played plan.
+  std::vector<EpochBatch> largest_of_epoch;
+  std::int64_t longest_of_epoch = 0;  ///< Tokens of its longest batch, padding included.
 
   /// One micro-batch by its number.
   [[nodiscard]] const RunBatch& batch(std::size_t number) const {

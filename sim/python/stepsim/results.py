@@ -168,7 +168,7 @@ class Prediction:
     scaling_efficiency: float
     peak_memory_mib: float
     warnings: List[str]
-    out_of_memory: Optional[Dict[str, Any]]  #: Where not all fits: the step and rank that need most, with their bytes.
+    out_of_memory: Optional[Dict[str, Any]]  #: Where not all batches of the first epoch fit: the step and rank that need most, with their bytes.
     training: Optional[Dict[str, Any]]  #: What the policy does to one epoch.
     _steps: List[Dict[str, Any]] = dataclasses.field(repr=False, compare=False)
 

@@ -236,7 +236,7 @@ TimelineLabel labelled(const Prediction& prediction,
   if (step.high90 > step.low90) {
     result.interval90 = std::pair(step.low90, step.high90);
   }
-  result.memory_mib = summary.peak_memory_mib;
+  result.memory_mib = prediction.largest_memory_mib;
   result.memory_capacity_mib = static_cast<double>(memory_capacity.value()) / 0x1p20;
   result.is_out_of_memory = prediction.out_of_memory.has_value();
   return result;

@@ -81,7 +81,7 @@ const Column<SweepRow> kSweepColumns[] = {
     {"last_bucket_ms", "last_bucket_ms", [](const SweepRow& r) -> Cell { return r.point.last_bucket_ms; },
      "last bucket ms", Format::Milliseconds, 110, nullptr, true, sweeps_caps, false, if_wide<SweepRow>},
     {"peak_memory_mib", "peak_memory_mib",
-     [](const SweepRow& r) -> Cell { return swept_summary(r).peak_memory_mib; },
+     [](const SweepRow& r) -> Cell { return r.point.prediction.largest_memory_mib; },
      "memory", Format::Memory, 60, nullptr, true, nullptr, false, sweeps_no_shards},
     {"op_source", "op_source", [](const SweepRow& r) -> Cell { return r.point.op_source; },
      "costs of ops", {}, 120, nullptr, true, sweeps_no_shards, false, if_wide<SweepRow>},

@@ -80,7 +80,7 @@ std::vector<std::pair<std::size_t, std::string>> count_rows(const TuneResult& re
   };
   add(result.refused, "refused: " + printable(result.first_refusal));
   add(result.out_of_memory, "out of memory");
-  add(result.outside_limits, "outside the limits");
+  add(result.outside_limits, "outside the limits (--samples, --tokens: stepsim tune --help)");
   add(result.same_buckets, "make the same buckets as another setting");
   add(result.bounded,
       "cannot be faster, even with the least time that they take" +
@@ -475,7 +475,7 @@ Json tune_own_json(const Prediction& prediction, int warmup_steps) {
   const std::map<int, double> times = step_times(prediction.steps, warmup_steps);
   price.step_ms = mean(mapped(times, [](const auto& step) { return step.second; }));
   price.useful_tokens = prediction.summary.useful_tokens_per_step;
-  price.memory_mib = prediction.summary.peak_memory_mib;
+  price.memory_mib = prediction.largest_memory_mib;
   return {{"policy", prediction.policy},
           {"setting", prediction.policy + " as it is now"},
           {"without_noise", tune_price_json(price)},

@@ -64,7 +64,7 @@ TunePrice price_of(Jobs& jobs, const TuneTask& task) {
     price.low90_ms = prediction.summary.step_time_ms.low90;
     price.high90_ms = prediction.summary.step_time_ms.high90;
     price.useful_tokens = prediction.summary.useful_tokens_per_step;
-    price.memory_mib = prediction.summary.peak_memory_mib;
+    price.memory_mib = prediction.largest_memory_mib;
     price.paired_step_ms = prediction.paired_step_ms;
     price.notes = prediction.notes;
   } catch (const InputError& error) {

@@ -217,6 +217,9 @@ void add_batches(const PlannedJob& run, WorkBound& bound) {
   for (const RunBatch& batch : run.planned().different) {
     shapes.insert(batch.shape);
   }
+  for (const EpochBatch& batch : run.planned().largest_of_epoch) {
+    shapes.insert(batch.shape);
+  }
   constexpr std::size_t kShapes = 16;
   bound.largest.assign(shapes.begin(), shapes.end());
   std::ranges::sort(bound.largest, std::greater(), [](const BatchShape& shape) {

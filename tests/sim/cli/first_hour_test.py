@@ -97,6 +97,33 @@ def test_step_times_of_images_are_told_in_samples():
 
 
 @small_runner.in_new_folder
+def test_what_fits_is_decided_by_the_longest_sample_of_the_epoch():
+    """A few simulated steps seldom have it, and a training meets it before the day is over."""
+    pathlib.Path("lengths.txt").write_text("\n".join(["512"] * 19999 + ["16384"]), encoding="utf-8")
+    run("init", "--model", "qwen2.5-1.5b", "--gpus", "8", "--profile", "h100_8x_published", "--lengths", "lengths.txt")
+    answer = run("run", "scenario.toml", "--policy", "fixed", "--json", "out.json", status=1)
+    told = json.loads(pathlib.Path("out.json").read_text(encoding="utf-8"))["predictions"][0]
+    misfit = told["out_of_memory"]
+    assert misfit["step"] >= 12 and misfit["needed_bytes"] > misfit["capacity_bytes"], told
+    assert told["summary"]["peak_memory_mib"] * 2**20 < misfit["capacity_bytes"], told
+    assert told["largest_memory_mib"] * 2**20 == misfit["needed_bytes"], told
+    assert told["largest_token_budget"]["length"] == 16384, told
+    assert f"step {misfit['step']} of the epoch, after the simulated ones, rank" in answer.stdout, answer.stdout
+    assert "GiB in the largest batch of the epoch" in answer.stdout, answer.stdout
+    text = run("compare", "scenario.toml", status=1).stdout
+    assert "fits into memory" in text and "\nfixed !" in text, text
+    # As many steps as reach it say the same.
+    longer = run("run", "scenario.toml", "--policy", "fixed", "--steps", str(misfit["step"] + 1), "--json", "out.json",
+                 status=1).stdout
+    again = json.loads(pathlib.Path("out.json").read_text(encoding="utf-8"))["predictions"][0]["out_of_memory"]
+    assert again == misfit and "after the simulated ones" not in longer, (again, misfit)
+    # What tune recommends fits, too.
+    text = run("tune", "scenario.toml", "--over", "policy.fixed.batch_size=1,2,8", "--over", "parallel=ddp,fsdp2",
+               status=(0, 1)).stdout
+    assert " out of memory" in text and "batch_size 8" not in text, text
+
+
+@small_runner.in_new_folder
 def test_scaling_is_held_against_published_jobs():
     for speed, verdict in (("1", "within what others reach"), ("0.02", "less than others reach")):
         text = run("sweep", "two_nodes", "--over", "cluster.placement=8,2x8,4x8", "--set",

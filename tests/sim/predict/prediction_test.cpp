@@ -5,10 +5,13 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/io/gzip_file.h"
 #include "costmodel/io/json_file.h"
+#include "costmodel/model/memory.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/run/planned_run.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/report/json.h"
 #include "sim/report/notes.h"
@@ -248,6 +251,62 @@ TEST_CASE("a step that needs more memory than the device has is named") {
   CHECK(note_texts(prediction).back().rfind("out of memory: step 0, rank 0", 0) == 0);
   REQUIRE(prediction.token_budget);
   CHECK(prediction.token_budget->tokens == 0);
+}
+
+TEST_CASE("the largest batches of an epoch have its peak, whatever the model keeps of a batch") {
+  for (const char* model : {"model.preset=tiny-classifier", "model.preset=llama3.2-1b"}) {
+    for (const char* attention : {"dense", "flash"}) {
+      for (const char* accumulated : {"1", "3"}) {
+        Scenario scenario = token_skew({model,
+                                        std::string("model.attention=") + attention,
+                                        "model.dtype=bf16",
+                                        std::string("ddp.accumulation_steps=") + accumulated,
+                                        "scenario.steps=2",
+                                        "scenario.warmup_steps=1"});
+        const Profile profile = flat_profile(4);
+        const PeakMemory memory(scenario.model, memory_options(scenario));
+        for (const BatchingPolicy& policy : scenario.policies) {
+          CAPTURE(policy.name());
+          KnownLengths known;
+          const PlannedRun planned = plan_run(scenario, policy, profile, known);
+          Bytes all;
+          std::int64_t longest = 0;
+          for (const BatchShape& shape : epoch_shapes(scenario, policy, planned.data)) {
+            all = std::max(all, memory.at(shape).total());
+            longest = std::max(longest, shape.max_length);
+          }
+          Bytes largest;
+          for (const EpochBatch& batch : planned.largest_of_epoch) {
+            largest = std::max(largest, memory.at(batch.shape).total());
+            const auto& of_rank = planned.data.first_epoch.batches[at(batch.rank)];
+            CHECK(at(batch.step) <= of_rank.size() / at(scenario.ddp.accumulation_steps));
+          }
+          CHECK(largest == all);
+          CHECK(planned.longest_of_epoch == longest);
+          CHECK(planned.largest_of_epoch.size() < 40);  // Of hundreds.
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a batch of the epoch that does not fit counts, simulated or not") {
+  const Scenario scenario = token_skew({"scenario.steps=2", "scenario.warmup_steps=1"});
+  Profile profile = flat_profile(4);
+  const BatchingPolicy& policy = find_policy(scenario, "bucketing");
+  const Prediction all = predict(scenario, policy, profile, {.noise_runs = 0});
+  REQUIRE(all.largest_memory_mib > all.summary.peak_memory_mib);
+  CHECK(!all.out_of_memory);  // The profile knows no capacity.
+  const double between = (all.largest_memory_mib + all.summary.peak_memory_mib) / 2;
+  profile.memory_capacity = Bytes(static_cast<std::int64_t>(between * 0x1p20));
+  const Prediction misfit = predict(scenario, policy, profile, {.noise_runs = 0});
+  REQUIRE(misfit.out_of_memory);
+  CHECK(misfit.out_of_memory->step >= 2);
+  CHECK(misfit.out_of_memory->behind_steps);
+  CHECK(note_texts(misfit).back().find(" of the epoch, after the simulated ones, rank ") !=
+        std::string::npos);
+  profile.memory_capacity = Bytes(static_cast<std::int64_t>(all.largest_memory_mib * 0x1p20));
+  CHECK(!predict(scenario, policy, profile, {.noise_runs = 0}).out_of_memory);
 }
 
 TEST_CASE("the largest token budget is the last one that fits") {

@@ -126,7 +126,7 @@ TEST_CASE("bucket caps that no price covers are left out with the reason") {
   caps[12].point.not_priced = "too large";
   std::vector<std::string> warnings;
   caps[11].point.prediction.out_of_memory = OutOfMemory{};
-  caps[11].point.prediction.summary.peak_memory_mib = 3000;
+  caps[11].point.prediction.largest_memory_mib = 3000;
   caps[0].point.prediction.summary.step_time_ms.low90 = 40;
   caps[0].point.prediction.summary.step_time_ms.high90 = 60;
   const Json json = cap_timelines_json(caps, Bytes(2048 * (std::int64_t{1} << 20)), warnings);

@@ -14,8 +14,8 @@ std::shared_ptr<const Profile> scenario_profile(
     const std::function<std::shared_ptr<const Profile>(const std::string& path)>& read) {
   if (!scenario.times && scenario.profile.empty()) {
     throw InputError(SourcePlace{scenario.path},
-                     "cluster.profile: no profile is named; give --profile FILE, or make one: "
-                     "README.md, \"get a profile of my machine\"",
+                     "cluster.profile: no profile is named; give --profile NAME or --profile FILE; "
+                     "python3 -m stepsim.torch.calibrate makes one of this machine",
                      Lookup::Profiles);
   }
   std::shared_ptr<const Profile> named =

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/mapped.h"
+#include "costmodel/network/collective_cost.h"
 #include "costmodel/terminal/table.h"
 #include "sim/predict/step_picture.h"
 #include "sim/report/columns.h"
@@ -37,8 +38,19 @@ std::int64_t wide_enough(const Imbalance& imbalance) {
                                              static_cast<double>(imbalance.window->samples_per)));
 }
 
-/// What to try about communication: the sizes of the buckets, where the scenario has any.
-std::string communication_command(const Scenario& scenario, const std::string& policy) {
+/// What to try about communication: the sizes of the buckets, where the scenario has any and they
+/// are what is exposed. ZeRO-1 broadcasts its parameters tensor by tensor, whatever the buckets.
+std::string communication_command(const Scenario& scenario, const Blame& blame) {
+  const std::string& policy = blame.policy;
+  double all = 0;
+  double broadcasts = 0;
+  for (const BucketBlame& bucket : blame.buckets) {
+    all += bucket.exposed_ms;
+    broadcasts += bucket.collective == name_of(CollectiveKind::Broadcast) ? bucket.exposed_ms : 0;
+  }
+  if (2 * broadcasts > all) {
+    return stepsim_command("sweep", scenario, policy) + " --over parallel=ddp,zero1,zero2,fsdp2";
+  }
   if (const std::string_view units = scenario.parallel->units_sweep(); !units.empty()) {
     return fmt::format("{} --over {}", stepsim_command("sweep", scenario, policy), units);
   }
@@ -57,7 +69,7 @@ std::string next_command(const Scenario& scenario, const Blame& blame, Change ch
   };
   switch (change) {
     case Change::FreeCommunication:
-      return communication_command(scenario, blame.policy);
+      return communication_command(scenario, blame);
     case Change::Balanced:
     case Change::MedianRank:
       if (blame.imbalance.is_skew) {

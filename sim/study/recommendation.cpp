@@ -129,11 +129,12 @@ std::string likelihood_text(double share, bool unconfirmed) {
                      share >= kNearlyAll ? "more than 99 %" : fmt::format("{:.0f} %", share * 100));
 }
 
-std::string certainty_text(const Gain& gain) {
-  return fmt::format("90 % interval {:+.1f} to {:+.1f} %, {} to be faster",
+std::string certainty_text(const Gain& gain, const char* what) {
+  return fmt::format("90 % interval {:+.1f} to {:+.1f} %, {} to be {}",
                      gain.interval.first * 100,
                      gain.interval.second * 100,
-                     likelihood_text(gain.faster_share, gain.unconfirmed));
+                     likelihood_text(gain.faster_share, gain.unconfirmed),
+                     what);
 }
 
 std::string nothing_to_gain_text(const Gain& fastest) {
@@ -258,7 +259,8 @@ std::string recommendation_text(const Recommendation& recommendation) {
   if (choices.empty()) {
     return recommendation.only_references
                ? "All policies of this scenario are reference cases: there is none to choose."
-               : "No policy of this scenario fits into memory on its own data.";
+               : "No policy of this scenario fits into memory on its own data; stepsim sweep with "
+                 "--over parallel=ddp,zero1,fsdp2 says which sharding does.";
   }
   if (recommendation.is_flat()) {
     return flat_text(recommendation);

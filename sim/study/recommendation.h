@@ -70,8 +70,9 @@ inline constexpr double kSmallestGain = 0.01;
 /// Returns "97 % likely", or "more than 99 % likely" where the number of draws cannot tell it from
 /// 100 %; "by the profile's own errors 97 % likely" where no steps confirm its costs.
 [[nodiscard]] std::string likelihood_text(double share, bool unconfirmed);
-/// Returns "90 % interval +1.2 to +3.4 %, 97 % likely to be faster".
-[[nodiscard]] std::string certainty_text(const Gain& gain);
+/// Returns "90 % interval +1.2 to +3.4 %, 97 % likely to be faster". `what`: said of the other one,
+/// "slower".
+[[nodiscard]] std::string certainty_text(const Gain& gain, const char* what = "faster");
 
 /// Returns how an answer begins that recommends what is there, since `fastest`, what the fastest
 /// choice gains over it, is not certain: "Nothing to gain here", "Nothing to gain here, at most

@@ -223,11 +223,12 @@ std::string step_time_report(const StepTimeFit& fit,
                       100 * fit.compute_noise,
                       100 * fit.run_noise);
   if (!fit.held_out.empty()) {
-    text += fmt::format("with each placement held out in turn: {:.1f} %", 100 * fit.held_out[0]);
+    text += fmt::format("each placement predicted from the others: {:.1f} % off",
+                        100 * fit.held_out[0]);
     if (fit.held_out.size() > 1) {
-      text += fmt::format("; if collectives slow the compute beside them: {:.1f} %{}",
+      text += fmt::format("; {:.1f} % where collectives slow compute ({}in the profile)",
                           100 * fit.held_out[1],
-                          fit.form == StepTimeForm::Interference ? ", so they are taken to" : "");
+                          fit.form == StepTimeForm::Interference ? "" : "not ");
     }
     text += "\n";
   }

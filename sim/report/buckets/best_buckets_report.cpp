@@ -159,7 +159,7 @@ std::string best_table(const BestBuckets& best, const Screen& screen) {
                choice_name(choice),
                std::to_string(choice.buckets),
                fmt::format("{:.3f}", s.step_time_ms.mean),
-               fmt::format("{:.3f}", s.exposed_communication_ms),
+               fmt::format("{:.3f}", s.exposed_transfer_ms()),
                signed_percent(paired_gain(choice.prediction, now).gain)});
   };
   add("DDP's default", best.standard);

@@ -284,7 +284,7 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
                                              !changes_work(report)   ? ""
                                              : report.counts_samples ? " for each sample"
                                                                      : " for each token",
-                                             certainty_text(report.gain))
+                                             certainty_text(report.gain, "slower"))
                                : fmt::format("{} does not fit into memory", report.reference_name);
   return fmt::format("Best: {}, {} a step; {}.{}",
                      place_of(axes, best),

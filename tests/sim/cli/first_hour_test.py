@@ -124,6 +124,45 @@ def test_what_fits_is_decided_by_the_longest_sample_of_the_epoch():
 
 
 @small_runner.in_new_folder
+def test_exposed_is_the_same_word_everywhere():
+    """In the table of buckets, too, it leaves out the wait for slower ranks."""
+    words = ["token_skew", "--policy", "variable_fixed"]
+    run("buckets", *words, "--best", "--json", "best.json")
+    text = run("buckets", *words, "--best").stdout
+    summary = json.loads(run("run", *words, "--json", "-").stdout)["predictions"][0]["summary"]
+    alone = summary["exposed_communication_ms"] - summary["waiting_for_ranks_ms"]
+    shown = float(re.search(r"DDP's default .*", text)[0].split()[-3])
+    assert summary["waiting_for_ranks_ms"] > 1 and abs(shown - alone) < 0.0006, (shown, summary)
+
+
+def test_blame_names_what_can_help_sharded_trainings():
+    """ZeRO-1's broadcasts do not go by buckets."""
+    for sharding, swept in (("ddp", "ddp.bucket_cap="), ("zero1", "parallel=ddp,zero1,zero2,fsdp2"),
+                            ("zero2", "parallel.units="), ("fsdp1", "parallel.units="), ("fsdp2", "parallel.units=")):
+        text = run("blame", "shard_8b", "--set", f"parallel={sharding}", status=(0, 1)).stdout
+        (line,) = re.findall(r"\nNext: (.*)", text)
+        assert f" --over {swept}" in line, (sharding, line)
+
+
+@small_runner.in_new_folder
+def test_the_slower_side_of_a_sweep_is_called_slower():
+    text = run("sweep", "bucket_valley", "--over", "ddp.bucket_cap=1MiB..2GiB:x2").stdout
+    (sentence,) = re.findall(r"\nBest: .*?; (.* slower .*)", text)
+    assert "likely to be slower)" in sentence and "faster" not in sentence, sentence
+
+
+@small_runner.in_new_folder
+def test_a_large_gain_that_no_row_tells_is_too_unsure():
+    rows = STEP_TIMES.rsplit("8+8", 1)[0]  # Nothing of two nodes.
+    pathlib.Path("steps.csv").write_text(rows, encoding="utf-8")
+    small_runner.run(STEPCAL, "import", "step-times", "steps.csv", "--gradient-bytes", "97.5 MiB", "--out", "job.json",
+                     "--scenario", "job.toml")
+    text = run("sweep", "job.toml", "--over", "cluster.placement=8,2x8").stdout
+    assert ": too unsure to tell: measure what the warnings name)" in text, text
+    assert re.search(r"\nwarning: .*2x8.*not measured", text), text
+
+
+@small_runner.in_new_folder
 def test_scaling_is_held_against_published_jobs():
     for speed, verdict in (("1", "within what others reach"), ("0.02", "less than others reach")):
         text = run("sweep", "two_nodes", "--over", "cluster.placement=8,2x8,4x8", "--set",

@@ -66,7 +66,8 @@ TEST_CASE("where all policies are references there is none to choose, whatever t
         "All policies of this scenario are reference cases: there is none to choose.");
   predictions.front().out_of_memory.emplace();
   CHECK(recommendation_text(scenario_of(predictions), predictions) ==
-        "No policy of this scenario fits into memory on its own data.");
+        "No policy of this scenario fits into memory on its own data; stepsim sweep with "
+        "--over parallel=ddp,zero1,fsdp2 says which sharding does.");
 }
 
 TEST_CASE("shares count every combination of draws, ties by half") {

@@ -82,6 +82,15 @@ std::int64_t ConfigFile::integer(std::initializer_list<std::string_view> keys,
   return fallback;
 }
 
+std::string ConfigFile::part_type(std::string_view key) const {
+  const Json* part = value_at(object_, key);
+  if (part == nullptr || !part->is_object()) {
+    return "";
+  }
+  const auto type = part->find("model_type");
+  return type != part->end() && type->is_string() ? type->get<std::string>() : "";
+}
+
 bool ConfigFile::flag(std::string_view key, bool fallback) const {
   const Json* value = value_at(object_, key);
   if (value == nullptr) {

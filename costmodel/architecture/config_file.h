@@ -34,6 +34,8 @@ class ConfigFile {
   [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t fallback) const {
     return integer({key}, fallback);
   }
+  /// The model_type of a part that is a model of its own, "text_config"; empty: there is none.
+  [[nodiscard]] std::string part_type(std::string_view key) const;
   [[nodiscard]] bool flag(std::string_view key, bool fallback) const;
   [[nodiscard]] std::string text(std::string_view key, const std::string& fallback) const;
   [[nodiscard]] std::vector<std::string> texts(std::string_view key) const;

@@ -46,6 +46,14 @@ const Family& family_of(const ConfigFile& config) {
   const auto found = std::ranges::find(all, config.model_type(), &Family::model_type);
   if (found == all.end()) {
     const auto known = mapped(all, [](const Family& family) { return family.model_type; });
+    const std::string part = config.part_type("text_config");
+    if (std::ranges::find(known, part) != known.end()) {
+      throw InputError(
+          "model_type '{}' has several models; its text_config is one that is known ('{}'): a file "
+          "with that part alone describes the language model",
+          printable(config.model_type()),
+          part);
+    }
     throw InputError(unknown_name("model_type", config.model_type(), known) + kOtherWays,
                      Lookup::Models);
   }

@@ -123,8 +123,21 @@ std::string in_lower_case(std::string_view text) {
   return lower;
 }
 
-/// The known names that hold a name, or are a part of it, whatever the case of their letters; the
-/// first eight, each once.
+/// Whether a word of a name, between dots and underscores, is a text but for one letter.
+bool has_word_near(std::string_view candidate, std::string_view wanted) {
+  constexpr std::size_t kShortest = 4;
+  for (std::size_t begin = 0; begin < candidate.size() && wanted.size() >= kShortest;) {
+    const std::size_t end = std::min(candidate.find_first_of("._- ", begin), candidate.size());
+    if (edit_distance(candidate.substr(begin, end - begin), wanted) <= 1) {
+      return true;
+    }
+    begin = end + 1;
+  }
+  return false;
+}
+
+/// The known names that hold a name, are a part of it or have a word near it, whatever the case of
+/// their letters; the first eight, each once.
 std::vector<std::string> names_like(std::string_view name, std::span<const std::string> known) {
   constexpr std::size_t kMost = 8;
   constexpr std::size_t kShortest = 3;  // Of what two names have in common.
@@ -136,7 +149,8 @@ std::vector<std::string> names_like(std::string_view name, std::span<const std::
     const bool is_part =
         candidate.size() >= kShortest && wanted.find(candidate) != std::string::npos;
     const bool is_new = std::ranges::find(alike, one) == alike.end();
-    if ((holds || is_part) && is_new && alike.size() < kMost) {
+    const bool is_alike = holds || is_part || has_word_near(candidate, wanted);
+    if (is_alike && is_new && alike.size() < kMost) {
       alike.push_back(one);
     }
   }

@@ -55,9 +55,14 @@ bool JsonLines::next() {
 
 JsonReader JsonLines::header(std::string_view format) {
   bool is_there = false;
+  bool is_object = true;
   try {
     is_there = next();
+    is_object = !is_there || value_->is_object();
   } catch (const InputError&) {
+    is_object = false;
+  }
+  if (!is_object) {
     fail(fmt::format("not a file of JSON lines; its first line should hold \"format\": \"{}\"",
                      format));
   }

@@ -132,6 +132,10 @@ struct StepOps {
                                                    const std::string& architecture,
                                                    const std::string& file);
 
+/// Returns the sizes that the text of a model's config.json does not state, so that they are those
+/// of its class in transformers: "hidden_size 4096". Files that transformers wrote state them all.
+[[nodiscard]] std::vector<std::string> sizes_by_default(const TransformerConfig& config);
+
 /// Returns the parameters that have gradients, in the order of named_parameters().
 [[nodiscard]] std::vector<Parameter> parameters(const TransformerConfig& config);
 /// Returns the parameters without gradients, as the encoder's positions of Whisper are.

@@ -63,9 +63,11 @@ requires std::is_arithmetic_v<Number> std::string take(const OptionRow& row,
                                                        Number& number) {
   const std::optional<Number> given = number_of<Number>(value);
   if (!given) {
-    return fmt::format("the argument ('{}') for option '--{}' is invalid",
-                       fmt::join(value_texts(value), " "),
-                       row.long_name());
+    return fmt::format("--{} takes a {}, as {}, not '{}'",
+                       row.long_name(),
+                       std::is_integral_v<Number> ? "whole number" : "number",
+                       std::is_integral_v<Number> ? "8" : "2.5",
+                       fmt::join(value_texts(value), " "));
   }
   if (!is_within(static_cast<double>(*given), row.limits)) {
     return fmt::format("--{} must be {}", row.long_name(), limits_text(row.limits));

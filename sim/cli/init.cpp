@@ -7,9 +7,11 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_number.h"
@@ -82,9 +84,13 @@ void check_model(const std::string& model) {
   if (model.empty()) {
     throw InputError("there is no default: llama3-8b is one of those that stepsim models lists");
   }
-  if (!fs::exists(model)) {
-    (void)model_preset(model);
+  if (fs::exists(model)) {
+    return;
   }
+  if (model.ends_with(".json")) {
+    throw InputError("there is no file {} here", printable(model));
+  }
+  (void)model_preset(model);
 }
 
 void check_gpus(const std::string& gpus) {
@@ -105,47 +111,73 @@ void check_count(const std::string& count) {
   }
 }
 
-/// What the options say, and what a user at a terminal answers.
-DescribedTraining described(const Request& request, const InitOptions& options) {
+/// What the options say, and what a user at a terminal answers. `assumed`: is told the options that
+/// nobody was asked for, with the values that they get.
+DescribedTraining described(const Request& request,
+                            const InitOptions& options,
+                            std::vector<std::string>& assumed) {
   const bool asks = isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
   DescribedTraining training;
-  const auto answer = [&](const std::string& given,
+  const auto answer = [&](const std::string& option,
+                          const std::string& given,
                           const std::string& question,
                           const std::string& offered,
                           const AnswerCheck& check) {
-    return !given.empty() ? given : asks ? asked(question, offered, check) : offered;
+    if (!given.empty()) {
+      try {
+        check(given);
+      } catch (const InputError& error) {
+        throw InputError(SourcePlace{option + " " + given}, error.what(), error.lookup());
+      }
+      return given;
+    }
+    if (asks) {
+      return asked(question, offered, check);
+    }
+    if (!offered.empty()) {
+      assumed.push_back(option + " " + offered);
+    }
+    return offered;
   };
-  const auto count = [&](const std::optional<std::int64_t>& given,
+  const auto count = [&](const std::string& option,
+                         const std::optional<std::int64_t>& given,
                          const std::string& question,
                          std::int64_t offered) {
     const std::string text = given ? std::to_string(*given) : "";
     return *parse_number<std::int64_t>(
-        answer(text, question, std::to_string(offered), check_count));
+        answer(option, text, question, std::to_string(offered), check_count));
   };
   if (asks) {
     fmt::print(
         stderr, "Writes {}. An empty line takes what is in brackets.\n\n", printable(options.out));
   }
-  training.model =
-      answer(options.model, "Model, a config.json or a preset (stepsim models)", "", check_model);
+  training.model = answer("--model",
+                          options.model,
+                          "Model, a config.json or a preset (stepsim models)",
+                          "",
+                          check_model);
   if (training.model.empty()) {
     request.fail("give --model: a config.json, or a preset that stepsim models lists");
   }
-  training.gpus = answer(options.gpus, "GPUs, as 8 or by nodes as 2x8", "8", check_gpus);
-  training.profile = answer(options.profile,
+  training.gpus = answer("--gpus", options.gpus, "GPUs, as 8 or by nodes as 2x8", "8", check_gpus);
+  training.profile = answer("--profile",
+                            options.profile,
                             "Profile of the machine (stepsim profiles)",
                             "h100_8x_published",
                             [](const std::string& name) { (void)read_profile(name); });
   training.lengths = options.length
                          ? options.lengths
-                         : answer(options.lengths,
+                         : answer("--lengths",
+                                  options.lengths,
                                   "File of the tokens of each sample (none: all are alike)",
                                   "",
                                   check_lengths);
-  training.length = training.lengths.empty()
-                        ? count(options.length, "Tokens of every sample", training.length)
-                        : options.length.value_or(training.length);
-  training.batch_size = count(options.batch_size, "Samples of a GPU's batch", training.batch_size);
+  training.length =
+      training.lengths.empty()
+          ? count("--length", options.length, "Tokens of every sample", training.length)
+          : options.length.value_or(training.length);
+  training.batch_size =
+      count("--batch-size", options.batch_size, "Samples of a GPU's batch", training.batch_size);
   training.parallel = options.parallel.empty() ? training.parallel : options.parallel;
   training.name = fs::path(options.out).stem().string();
   return training;
@@ -177,17 +209,17 @@ std::string beside(const std::string& path, const std::string& scenario) {
   return fs::proximate(path, fs::absolute(scenario).parent_path()).string();
 }
 
-/// The option that names the first policy that fits into memory; empty where that is the first of
-/// all, or none does, or nothing can be predicted yet.
+/// The option that names the first policy that fits into memory, or the one that lacks least; empty
+/// where that is the first of all, or nothing can be predicted yet.
 std::string policy_option(const Scenario& scenario) {
   try {
     const Profile profile = scenario_profile(scenario);
-    const auto fitting = std::ranges::find_if(scenario.policies, [&](const BatchingPolicy& policy) {
-      return fits_into_memory(scenario, policy, profile);
-    });
-    return fitting == scenario.policies.begin() || fitting == scenario.policies.end()
-               ? ""
-               : " --policy " + shell_word(fitting->name());
+    const std::vector<std::int64_t> missing =
+        mapped(scenario.policies, [&](const BatchingPolicy& policy) {
+          return missing_memory(scenario, policy, profile).value();
+        });
+    const auto least = std::ranges::min_element(missing) - missing.begin();
+    return least == 0 ? "" : " --policy " + shell_word(scenario.policies[at(least)].name());
   } catch (const InputError&) {
     return "";
   }
@@ -197,7 +229,8 @@ Answer ask_init(const Request& request, const InitOptions& options) {
   if (fs::exists(options.out)) {
     request.fail(fmt::format("{} is there already; give --out another name", options.out));
   }
-  DescribedTraining training = described(request, options);
+  std::vector<std::string> assumed;
+  DescribedTraining training = described(request, options, assumed);
   double mean = static_cast<double>(training.length);
   if (!training.lengths.empty()) {
     LengthSource source;
@@ -216,18 +249,27 @@ Answer ask_init(const Request& request, const InitOptions& options) {
       parse_scenario(text, options.out);  // It can be read before it is there.
   write_text_atomically(options.out, text);
   Answer answer;
-  answer.text = [file = shell_word(options.out),
+  if (scenario.model.family == ModelFamily::Transformers) {
+    for (const std::string& size : sizes_by_default(scenario.model)) {
+      assumed.push_back(size + " (not in the config.json)");
+    }
+  }
+  const std::string taken =
+      assumed.empty() ? "" : fmt::format("assumed: {}\n", fmt::join(assumed, ", "));
+  answer.text = [taken,
+                 file = shell_word(options.out),
                  policies = scenario.policies.size(),
                  option = policy_option(scenario)](const Screen&) {
     return fmt::format(
-        "wrote {0}, with {1} policies\n"
+        "wrote {0}, with {1} policies\n{3}"
         "next: stepsim compare {0} --epochs 1   (which batches, and how long an epoch takes)\n"
         "      stepsim sweep {0}{2} --over parallel=ddp,zero1,fsdp2   (what fits, and what is "
         "fastest)\n"
         "      stepsim keys, stepsim policies   (what else can stand in it)\n",
         file,
         policies,
-        option);
+        option,
+        taken);
   };
   answer.json = [text, file = options.out] { return Json{{"file", file}, {"toml", text}}; };
   return answer;

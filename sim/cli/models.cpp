@@ -118,8 +118,14 @@ TransformerConfig listed_config(const ModelsOptions& options) {
   if (names_preset(options.file)) {
     return model_preset(options.file);
   }
+  const std::string text = read_text(options.file);
+  if (options.file.ends_with(".toml")) {
+    throw InputError(SourcePlace{options.file},
+                     "is a scenario (TOML); stepsim models takes a config.json of transformers or "
+                     "a preset");
+  }
   try {
-    return transformers_model(read_text(options.file), options.architecture, options.file);
+    return transformers_model(text, options.architecture, options.file);
   } catch (const FieldError& error) {
     throw InputError(SourcePlace{options.file}, "{}", error.what());
   } catch (const InputError& error) {
@@ -193,6 +199,11 @@ std::string model_text(const ListedModel& model) {
       "operations",
       fmt::format(
           "{:.0f} forward and backward, {} x {} tokens", model.flops, model.samples, model.length));
+  if (config.family == ModelFamily::Transformers) {
+    for (const std::string& size : sizes_by_default(config)) {
+      text += row("not in the file", size + ", transformers' own default for this class");
+    }
+  }
   return text;
 }
 

@@ -114,6 +114,20 @@ std::string unknown_model_key(const std::string& key, const std::vector<std::str
          (nearest_name(key, known).empty() ? other_models_hint() : "");
 }
 
+/// Where a key stands that is not a table of the file: "'ddp.bucket_cap'", of a policy's keys
+/// "'policy.NAME.max_tokens'", with commas between; empty: no table has it.
+std::string places_of(const std::string& key) {
+  std::string places;
+  for (const KeyTable& table : key_tables()) {
+    if (!table.path.empty() && std::ranges::find(table.keys, key, &Key::name) != table.keys.end()) {
+      const std::string path =
+          table.path.starts_with("policy") ? "policy.NAME" + table.path.substr(6) : table.path;
+      places += fmt::format("{}'{}.{}'", places.empty() ? "" : ", ", path, key);
+    }
+  }
+  return places;
+}
+
 void check_table(const TomlDocument& document, const TomlValue& value, const std::string& path) {
   const KeyTable* table = find_table(path);
   if (table == nullptr) {
@@ -132,6 +146,13 @@ void check_table(const TomlDocument& document, const TomlValue& value, const std
                 TomlAt::Key,
                 path,
                 fmt::format("unknown key '{}'; {}", printable(item.key), advice));
+      }
+      if (const std::string places = path.empty() ? places_of(item.key) : ""; !places.empty()) {
+        fail_at(document,
+                item,
+                TomlAt::Key,
+                path,
+                fmt::format("unknown key '{}'; did you mean {}?", printable(item.key), places));
       }
       const bool is_table = path.empty() && (item.kind == TomlValue::Kind::Table ||
                                              item.kind == TomlValue::Kind::List);

@@ -7,6 +7,8 @@
 #include <toml++/toml.h>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/parse_number.h"
+#include "costmodel/base/trimmed.h"
 
 namespace stepsim {
 namespace {
@@ -166,6 +168,11 @@ TomlDocument parse_toml(const std::string& text, const std::string& file) {
     const toml::table table = toml::parse(text, file);
     document.root = converted_table(table);
   } catch (const toml::parse_error& error) {
+    if (parse_number<double>(trimmed(document.lines.front()))) {
+      throw InputError(SourcePlace{file},
+                       "is a list of numbers, not a scenario (TOML); stepsim lengths --file "
+                       "describes the lengths of samples");
+    }
     throw InputError(source_place(document, place_of(error.source().begin)),
                      fmt::format("not valid TOML: {}", reason_of(error)));
   }

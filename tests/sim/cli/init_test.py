@@ -24,7 +24,8 @@ def test_init_writes_a_scenario_that_the_other_commands_take():
         file = os.path.join(folder, "mine.toml")
         common = ["--gpus", "4", "--profile", "h100_8x_published", "--out", file]
         text = run("init", "--model", "bert-base", "--lengths", str(lengths), *common).stdout
-        assert text.startswith(f"wrote {file}, with 3 policies\nnext: stepsim compare "), text
+        assumed = "assumed: --batch-size 8\n"
+        assert text.startswith(f"wrote {file}, with 3 policies\n{assumed}next: stepsim compare "), text
         toml = pathlib.Path(file).read_text(encoding="utf-8")
         content = tomllib.loads(toml)
         assert content["cluster"]["ranks"] == 4, content
@@ -40,6 +41,14 @@ def test_init_writes_a_scenario_that_the_other_commands_take():
         assert "--model" in message, message
         message = run("init", "--model", "bert-bse", "--out", other, "--profile", "h100_8x_published", status=2).stderr
         assert "did you mean 'bert-base'" in message and not os.path.exists(other), message
+        for option, words in (("--model=nothere.json", "there is no file nothere.json here"),
+                              ("--model=Qwen/Qwen3-8B", "is a name of Hugging Face"),
+                              ("--gpus=0", "'0' is no placement"), ("--length=4k", "--length takes a whole number")):
+            given = {"--model": "bert-base", "--gpus": "8", "--profile": "h100_8x_published", "--out": other}
+            given |= dict([option.split("=")])
+            message = run("init", *(f"{key}={value}" for key, value in given.items()), status=2).stderr
+            # Nothing is written, so that no line of the scenario can be what is wrong.
+            assert words in message and ".toml:" not in message and not os.path.exists(other), message
         run("init", "--model", "llama3-8b", "--gpus", "2x8", "--profile", "h100_2x8_published", "--length", "4096",
             "--parallel", "fsdp2", "--out", other)
         placed = tomllib.loads(pathlib.Path(other).read_text(encoding="utf-8"))
@@ -68,6 +77,7 @@ def at_terminal(folder, answers):
         said += part
         if answers and said.rstrip(b" ").endswith(b":"):
             os.write(terminal, answers.pop(0).encode() + b"\n")
+    os.close(terminal)  # Who still asks, since no answer could be meant, is hung up on.
     return said.decode().replace("\r", ""), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

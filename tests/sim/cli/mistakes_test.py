@@ -61,6 +61,10 @@ def test_names_that_are_nearly_right(_folder):
             ["plan SCENARIOS/lm2b_2gpu.toml --out x --set model.kind=qwen3", "unknown model family 'qwen3'", "blocks, transformers, recorded", "a model of transformers: config", "any other model: kind"],
             ["run SCENARIO --set policy.uniform.kind=speechbrain", "unknown policy kind", 'any other sampler: kind = "plan"', "stepsim policies --all"],
             ["sweep SCENARIO --over ddp.cap=1MiB..4MiB:x2", "unknown key 'cap'", "known: bucket_cap"],
+            ["sweep SCENARIO --over bucket_cap=1MiB..4MiB:x2", "did you mean 'ddp.bucket_cap'?"],
+            ["run SCENARIO --set max_tokens=512", "unknown key 'max_tokens'; did you mean 'policy.NAME.max_tokens'?"],
+            ["keys bukcet", "like it: ", "ddp.bucket_cap"],
+            ["policies tokn", "like it: ", "token_budget"],
         ],
     )
 
@@ -96,7 +100,9 @@ def test_values_that_cannot_be_meant(_folder):
             ["sweep SCENARIO --over ddp.bucket_cap", "expected key=LOW..HIGH:x2"],
             ["sweep SCENARIO --over ddp.bucket_cap=1..4", "a range ends in its step"],
             ["sweep SCENARIO --over ddp.bucket_cap=4MiB..1MiB:x2", "starts above its end"],
-            [f"advise {BOTH} --price-per-hour free", "--price-per-hour", "advise --help"],
+            [f"advise {BOTH} --price-per-hour free", "--price-per-hour takes a number, as 2.5, not 'free'", "advise --help"],
+            ["run SCENARIO --gpu-hour 2,50", "--gpu-hour takes a number, as 2.5, not '2,50'"],
+            ["sweep SCENARIO --over ddp.bucket_cap=1MiB,2MiB --threads two", "--threads takes a whole number, as 8, not 'two'"],
         ],
     )
 
@@ -124,6 +130,7 @@ def test_something_is_missing(_folder):
 def test_the_wrong_file(folder):
     (folder / "empty.jsonl").write_text("", encoding="utf-8")
     (folder / "page").write_text("<!DOCTYPE html><title>404</title>", encoding="utf-8")
+    (folder / "numbers.txt").write_text("12\n30\n", encoding="utf-8")
     (folder / "words.txt").write_text("12\nthree\n", encoding="utf-8")
     (folder / "open.toml").write_text('[scenario]\nname = "x\n', encoding="utf-8")
     record = (folder / "run.rank0.jsonl").read_text(encoding="utf-8")
@@ -137,6 +144,10 @@ def test_the_wrong_file(folder):
         [
             ["run run.rank0.jsonl", "is JSON, not a scenario", "stepsim advise"],
             ["run open.toml", "open.toml:2", "not valid TOML"],
+            ["lengths numbers.txt", "is a list of numbers, not a scenario", "stepsim lengths --file"],
+            ["advise numbers.txt", "not a file of JSON lines", "stepsim-run-record/1"],
+            ["validate SCENARIO --live numbers.txt", "not a file of JSON lines", "stepsim-run-record/1"],
+            ["models SCENARIO", "is a scenario (TOML)", "takes a config.json of transformers or a preset"],
             ["run SCENARIO --profile SCENARIO", "not JSON"],
             ["run SCENARIO --profile pred.json", "wrong file type: expected stepsim-profile"],
             ["run SCENARIO --profile page", "page: error: this is a web page (HTML)"],

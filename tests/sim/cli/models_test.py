@@ -120,6 +120,31 @@ def test_a_scenario_takes_a_config_and_nothing_beside_it():
 
 
 @small_runner.in_new_folder
+def test_sizes_that_a_file_leaves_out_are_told():
+    """A misspelt key is taken for one that is not there, and transformers' default makes another model of it."""
+    stated = {**LLAMA, "intermediate_size": 172}
+    told(stated)
+    assert "not in the file" not in run("models", "config.json").stdout
+    for key, default in (("hidden_size", 4096), ("num_hidden_layers", 32), ("num_attention_heads", 32),
+                         ("intermediate_size", 11008), ("vocab_size", 32000)):
+        rest = {name: value for name, value in stated.items() if name != key}
+        told({**rest, key.replace("_", "-"): 1})
+        text = run("models", "config.json").stdout
+        assert f"\nnot in the file {key} {default}, transformers' own default for this class\n" in text, text
+        words = ["init", "--model", "config.json", "--gpus", "8", "--profile", "h100_8x_published", "--length", "64"]
+        text = run(*words, "--batch-size", "8", "--out", f"{key}.toml").stdout
+        assert f"\nassumed: {key} {default} (not in the config.json)\n" in text, text
+
+
+@small_runner.in_new_folder
+def test_a_model_of_several_names_the_part_that_is_known():
+    message = refused({"model_type": "gemma3", "text_config": {**LLAMA, "model_type": "gemma3_text"}})
+    assert "its text_config is one that is known ('gemma3_text')" in message and "did you mean" not in message, message
+    message = refused({"model_type": "gemma9", "text_config": {"model_type": "gemma9_text"}})
+    assert "unknown model_type 'gemma9'" in message and "text_config" not in message, message
+
+
+@small_runner.in_new_folder
 def test_what_is_not_known_is_refused_with_the_ways_on():
     message = refused({**LLAMA, "model_type": "mamba2"})
     assert "unknown model_type 'mamba2'; known: llama," in message, message

@@ -177,8 +177,9 @@ def test_settings_make_another_scenario():
 
 def test_arguments_are_those_of_the_rows():
     sweep = inspect.signature(stepsim.Scenario.sweep).parameters
-    assert list(sweep)[1:11] == ["over", "policy", "samples", "tokens", "gpu_hour", "efficiency",
-                                 "threads", "progress", "global_batch", "resume"]
+    assert list(sweep)[1:12] == ["over", "policy", "samples", "tokens", "gpu_hour", "efficiency",
+                                 "threads", "progress", "global_batch", "epochs", "resume"]
+    assert sweep["epochs"].kind is inspect.Parameter.KEYWORD_ONLY  # Places stay those of older versions.
     assert sweep["efficiency"].default == 80 and sweep["policy"].default is None
     assert sweep["over"].default is inspect.Parameter.empty
     assert "gpu_hour: PRICE: Of a rank for an hour" in stepsim.Scenario.sweep.__doc__

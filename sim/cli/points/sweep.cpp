@@ -12,6 +12,7 @@
 #include "sim/ask/question.h"
 #include "sim/cli/page.h"
 #include "sim/cli/points/point_options.h"
+#include "sim/predict/batch_plan.h"
 #include "sim/predict/predict.h"
 #include "sim/predict/scenario_profile.h"
 #include "sim/report/html/page.h"
@@ -29,6 +30,7 @@ struct SweepQuestion {
   std::vector<std::string> over;
   std::string policy;
   std::optional<int> global_batch;
+  std::optional<double> epochs;
   std::optional<double> samples;
   std::optional<double> tokens;
   std::optional<double> gpu_hour;
@@ -70,15 +72,23 @@ std::string sweep_page(PageContent content,
 }
 
 /// The options that say what training costs.
-TrainingGoal training_goal(const Request& request, const SweepQuestion& options) {
-  if (options.samples && options.tokens) {
-    request.fail("give --samples or --tokens, not both");
+TrainingGoal training_goal(const Request& request,
+                           const SweepQuestion& options,
+                           const Scenario& scenario,
+                           const std::string& policy) {
+  const int ways = (options.epochs ? 1 : 0) + (options.samples ? 1 : 0) + (options.tokens ? 1 : 0);
+  if (ways > 1) {
+    request.fail("give one of --epochs, --samples and --tokens");
   }
-  if (options.gpu_hour && !options.samples && !options.tokens) {
-    request.fail("--gpu-hour goes with --samples or --tokens");
+  if (options.gpu_hour && ways == 0) {
+    request.fail("--gpu-hour goes with --epochs, --samples or --tokens");
   }
   TrainingGoal goal;
   goal.samples = options.samples;
+  if (options.epochs) {
+    const auto samples = std::ssize(data_lengths(scenario, find_policy(scenario, policy)));
+    goal.samples = *options.epochs * static_cast<double>(samples);
+  }
   goal.tokens = options.tokens;
   goal.price = options.gpu_hour;
   goal.efficiency = options.efficiency / kPercent;
@@ -176,7 +186,7 @@ Answer ask_sweep(const Request& request, const SweepQuestion& question) {
   options.noise_runs = PredictOptions().noise_runs;
   options.skips_unpriced = true;
   options.no_reference = swept.no_reference;
-  const TrainingGoal goal = training_goal(request, question);
+  const TrainingGoal goal = training_goal(request, question, scenario, options.policy);
   PointRunner runner = point_runner(request, scenario);
   Progress progress("sweeping");
   options.on_progress = progress.callback();
@@ -216,7 +226,8 @@ Question sweep_question() {
              &Q::global_batch,
              "NUMBER: samples of a step, whatever the ranks and micro-batches")
           .from(1),
-      option("samples", &Q::samples, "NUMBER: to train on; says hours and GPU-hours").above(0),
+      option("epochs", &Q::epochs, "NUMBER: to train for; says hours and GPU-hours").above(0),
+      option("samples", &Q::samples, "NUMBER: to train on, instead").above(0),
       option("tokens", &Q::tokens, "NUMBER: useful tokens to train on, instead").above(0),
       option("gpu-hour", &Q::gpu_hour, "PRICE: of a rank for an hour; says what it costs").above(0),
       option("efficiency",

@@ -145,6 +145,18 @@ def test_blame_names_what_can_help_sharded_trainings():
 
 
 @small_runner.in_new_folder
+def test_a_sweep_counts_epochs_as_run_does():
+    run("init", "--model", "gpt2-small", "--gpus", "8", "--profile", "h100_8x_published", "--length", "512")
+    swept = ["sweep", "scenario.toml", "--policy", "fixed", "--over", "cluster.ranks=4,8"]
+    costs = ["--epochs", "3", "--gpu-hour", "2.5"]
+    points = json.loads(run(*swept, *costs, "--json", "-").stdout)["training"]["points"]
+    single = json.loads(run("run", "scenario.toml", "--policy", "fixed", *costs, "--json", "-").stdout)["training"][0]
+    assert any(abs(point["hours"] / single["hours"] - 1) < 1e-6 for point in points), (points, single)
+    assert "give one of --epochs, --samples and --tokens" in run(*swept, "--epochs", "3", "--samples", "9",
+                                                                 status=2).stderr
+
+
+@small_runner.in_new_folder
 def test_the_slower_side_of_a_sweep_is_called_slower():
     text = run("sweep", "bucket_valley", "--over", "ddp.bucket_cap=1MiB..2GiB:x2").stdout
     (sentence,) = re.findall(r"\nBest: .*?; (.* slower .*)", text)

@@ -211,6 +211,6 @@ STEPSIM_MEMBERS(Prediction,
                 memory_curve,
                 token_budget)
 STEPSIM_MEMBERS(BucketSize, bytes, tensors)
-STEPSIM_MEMBERS(StepPicture, step, timeline, ranks, buckets, bucket_cap)
+STEPSIM_MEMBERS(StepPicture, step, timeline, ranks, buckets, bucket_cap, has_units)
 
 }  // namespace stepsim

@@ -50,6 +50,7 @@ StepPicture step_picture(const Scenario& scenario, const Prediction& prediction,
   if (is_bucketed_by_cap(scenario)) {
     picture.bucket_cap = scenario.ddp.bucket_cap;
   }
+  picture.has_units = !scenario.parallel->units_sweep().empty();
   return picture;
 }
 

@@ -23,6 +23,7 @@ struct StepPicture {
   std::vector<RankStepResult> ranks;  ///< [rank] its row of this step.
   std::vector<BucketSize> buckets;    ///< In launch order.
   std::optional<Bytes> bucket_cap;    ///< None where buckets are not filled up to one cap.
+  bool has_units = false;             ///< The buckets are units that are gathered, too.
 };
 
 /// Whether the buckets are filled up to ddp.bucket_cap: no list of caps, no rule without one.

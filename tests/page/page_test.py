@@ -13,7 +13,7 @@ import sys
 import time
 
 from pages import (
-    FOLDER, PAIR, ROOT, SKEW, bars, browser, compare_page, errors, made, misfit_page, misfit_sweep_page, nothing_fits_page, open_all, opened,
+    FOLDER, PAIR, ROOT, SKEW, bars, browser, compare_page, errors, made, misfit_page, misfit_sweep_page, misfits_page, nothing_fits_page, open_all, opened,
     pages, preferring, requests, run_page, run_tests, sharded_page, slide, sweep_page, table, training_page, tune_page, validated, validated_once,
     valley_page,
 )  # fmt: skip
@@ -70,6 +70,25 @@ def test_memory_over_the_step_is_drawn_with_the_peak_of_the_json():
     mark = card.find_element(By.CSS_SELECTOR, ".memory-peak").rect
     assert abs(min(tops) - (mark["y"] + mark["height"] / 2)) < 2, (tops, mark)
     assert not opened(run_page()).find_elements(By.ID, "memory")
+
+
+def test_an_axis_of_few_steps_has_each_step_once():
+    chrome = opened(made("few", "run", SKEW, "--policy", "uniform", "--steps", "3", "--set", "scenario.warmup_steps=1"))
+    for axis in chrome.find_elements(By.CSS_SELECTOR, "#series svg .axis:not(.grid)")[:2]:
+        labels = [tick.text for tick in axis.find_elements(By.CSS_SELECTOR, ".tick text")]
+        assert labels == ["0", "1", "2"], labels
+
+
+def test_what_is_reduced_together_has_the_name_that_its_training_gives_it():
+    """Sharded training has units, DDP has buckets."""
+    for page, word, other in ((sharded_page(), "unit", "bucket"), (run_page(), "bucket", "unit")):
+        chrome = opened(page)
+        figures = chrome.find_element(By.ID, "timeline-figures").text.lower()
+        label = chrome.find_element(By.CSS_SELECTOR, "#timeline svg[role=img]").get_attribute("aria-label")
+        tables = " ".join(one.get_attribute("textContent") for one in chrome.find_elements(By.TAG_NAME, "summary"))
+        assert f"{word}s" in figures and other not in figures, figures
+        assert f" {word}" in label and f" {other}" not in label, label
+        assert f"The {word}s as a table" in tables and f"The {other}s as a table" not in tables, tables
 
 
 def test_the_slider_moves_the_bars_and_the_end_of_the_step():
@@ -229,6 +248,9 @@ def test_what_does_not_fit_is_neither_best_nor_the_baseline():
     assert len(chrome.find_elements(By.CSS_SELECTOR, "#policies .bar-mark.misfit")) == 2
     figures = chrome.find_element(By.ID, "figures").text
     assert "fixed" in figures and "against" not in figures, figures
+    chrome = opened(misfits_page())
+    assert [row["policy"] for row in table(chrome, "The policies as a table")] == ["fixed !", "large !"]
+    assert "fastest if it did\nfixed\n" in chrome.find_element(By.ID, "figures").text.lower()
     chrome = opened(misfit_sweep_page())
     assert not chrome.find_elements(By.CSS_SELECTOR, "#valley .mark.best")
     assert len(chrome.find_elements(By.CSS_SELECTOR, "#valley figure:first-of-type .dot.misfit")) == 3

@@ -146,6 +146,16 @@ def misfit_page():
     return made("misfit", "compare", file)
 
 
+def misfits_page():
+    """Of two policies, none of which fits, the second one has more tokens a second."""
+    misfit_page()
+    text = pathlib.Path(FOLDER.name, "misfit.toml").read_text(encoding="utf-8")
+    text = text.replace("batch_size = 8\n", "batch_size = 7\n").replace("batch_size = 1\n", "batch_size = 9\n")
+    file = os.path.join(FOLDER.name, "misfits.toml")
+    pathlib.Path(file).write_text(text, encoding="utf-8")
+    return made("misfits", "compare", file, status=1)
+
+
 def misfit_sweep_page():
     return made("misfit_sweep", "sweep", VALLEY, "--over", "policy.fixed.batch_size=7,8,9", status=1)
 

@@ -277,6 +277,7 @@ Json timeline_json(const TimelineLabel& label, const StepPicture& picture) {
       {"out_of_memory", label.is_out_of_memory},
       {"shown_us", page_us(end - last_start)},
       {"buckets", std::move(buckets)},
+      {"units", picture.has_units},
       {"ranks", std::move(ranks)}};
 }
 

@@ -40,7 +40,7 @@ inline constexpr std::size_t kMaxDrawnRanks = 16;
 ///
 ///   {"policy", "label", "point", "cap_bytes", "default", "own", "best", "step", "mean_ms",
 ///    "shown_us": from the last rank's start to the last rank's end,
-///    "buckets": [[bytes, tensors], …],
+///    "buckets": [[bytes, tensors], …], "units": whether these are units of sharded training,
 ///    "ranks": [{"rank", "useful", "padded",
 ///      "compute": [[start, duration, kind], …],
 ///      "buckets": [[ready, start, end, bucket], …],

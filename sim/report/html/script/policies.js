@@ -14,8 +14,11 @@ function rankedPolicies(page) {
     choice: !isReference(page, prediction.policy) && !isMisfit(page, prediction.policy),
     strong: prediction.policy === page.recommended,
   }));
-  return rows.sort((a, b) => a.misfit - b.misfit ||
-    b.s.useful_tokens_per_s - a.s.useful_tokens_per_s);
+  rows.sort((a, b) => a.misfit - b.misfit || b.s.useful_tokens_per_s - a.s.useful_tokens_per_s);
+  if (rows.length > 0 && rows.every((row) => row.misfit)) {
+    rows.forEach((row, i) => { row.strong = i === 0; });  // None is recommended.
+  }
+  return rows;
 }
 
 /** Whether a policy runs on data of its own. */

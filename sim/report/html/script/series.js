@@ -119,7 +119,7 @@ function stepChart(box, lines, unit, format) {
         .attr("height", height);
     }
     axisLeft(g, y, width, unit);
-    axisBelow(g, x, width, height, "step", Math.min(steps, Math.floor(width / 60)),
+    axisBelow(g, x, width, height, "step", Math.max(1, Math.min(steps - 1, Math.floor(width / 60))),
       d3.format("d"));
     const curve = d3.line().defined(isNumber).x((value, i) => x(i)).y((value) => y(value));
     for (const line of lines) {

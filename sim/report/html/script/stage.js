@@ -145,7 +145,7 @@ function drawFigures(card, selection) {
       ["mean of all steps", ms(now.mean_ms)],
       ["idle for transfers, mean of the ranks", usAsMs(meanOverRanks(now, "exposed"))],
       ["waiting for slower ranks", usAsMs(meanOverRanks(now, "waiting"))],
-      ["buckets", count(now.buckets.length)]];
+      [bucketWord(now) + "s", count(now.buckets.length)]];
     if (selection.caps && best && isNumber(best.mean_ms) && isNumber(now.mean_ms)) {
       figures.splice(2, 0, ["against the best", now === best ? "the best"
         : signedPercent(now.mean_ms / best.mean_ms - 1)]);
@@ -182,8 +182,8 @@ function drawBucketTable(card, selection) {
     const first = (b) => now.ranks.map((rank) => rank.buckets.find((entry) => entry[3] === b))
       .filter(Boolean);
     const fixed = (us) => isNumber(us) ? (us / 1000).toFixed(3) : "–";
-    const tables = [tableOf(box, "The buckets as a table", [
-      {name: "bucket", value: (b) => b + 1},
+    const tables = [tableOf(box, `The ${bucketWord(now)}s as a table`, [
+      {name: bucketWord(now), value: (b) => b + 1},
       {name: "size", value: (b) => bytes(now.buckets[b][0])},
       {name: "tensors", value: (b) => count(now.buckets[b][1])},
       {name: "first rank ready ms", value: (b) => fixed(d3.min(first(b), (entry) => entry[0]))},

@@ -23,12 +23,17 @@ function rankNumber(timeline, row) {
   return isNumber(rank) ? rank : row;
 }
 
+/** What is reduced together: a bucket of DDP, or a unit of sharded training. */
+function bucketWord(timeline) {
+  return timeline.units ? "unit" : "bucket";
+}
+
 function timelineSentence(timeline) {
   const ends = backwardEnds(timeline);
   const last = rankNumber(timeline, ends.indexOf(d3.max(ends)));
   return `Timeline of step ${timeline.step}, policy ${shortName(timeline.policy)}, ` +
     `${shortName(timeline.label)}: ${usAsMs(timeline.shown_us)} on ` +
-    `${plural(timeline.ranks.length, "rank")} with ${plural(timeline.buckets.length, "bucket")}; ` +
+    `${plural(timeline.ranks.length, "rank")} with ${plural(timeline.buckets.length, bucketWord(timeline))}; ` +
     `rank ${last} ends its backward last, after ${usAsMs(ends[last])}; a rank idles ` +
     `${usAsMs(meanOverRanks(timeline, "exposed"))} for transfers and ` +
     `${usAsMs(meanOverRanks(timeline, "waiting"))} for slower ranks, on average.`;
@@ -51,7 +56,7 @@ function transferName(timeline, [, , , number, name]) {
     return shortName(name || "collective");
   }
   const [size, tensors] = timeline.buckets[number];
-  return `Bucket ${number + 1} of ${timeline.buckets.length}: ${bytes(size)}, ` +
+  return `${timeline.units ? "Unit" : "Bucket"} ${number + 1} of ${timeline.buckets.length}: ${bytes(size)}, ` +
     plural(tensors, "tensor");
 }
 
@@ -83,7 +88,7 @@ function momentText(timeline, us) {
   const buckets = [...moving].filter((number) => number >= 0).sort(d3.ascending)
     .map((number) => number + 1);
   const transfer = moving.size === 0 ? "no transfer" : buckets.length === 0 ? "a transfer"
-    : `bucket ${buckets.join(", ")} of ${timeline.buckets.length} in transfer`;
+    : `${bucketWord(timeline)} ${buckets.join(", ")} of ${timeline.buckets.length} in transfer`;
   return `${usAsMs(us)}: ${ranks.join(", ")}; ${transfer}`;
 }
 

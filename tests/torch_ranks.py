@@ -78,7 +78,7 @@ def next_rank():
 
 def main():
     try:
-        import torch.distributed as dist
+        import torch.distributed  # noqa: F401  (the ranks have it from here)
     except ImportError:
         sys.exit(0)
     os.environ.update(torch_store.settings())
@@ -90,10 +90,9 @@ def main():
     sys.argv = request["command"]
     sys.path[0] = str(pathlib.Path(sys.argv[0]).parent)
     runpy.run_path(sys.argv[0], run_name="__main__")
-    if dist.is_available() and dist.is_initialized():
-        dist.destroy_process_group()  # Else its threads may end a process that has done its work.
-    # What a program does at its end belongs to it. The teardown behind that does not: a fork of a
-    # process with threads sometimes hangs there, where PyTorch 2.6's own are torn down.
+    # What a program does at its end belongs to it. The teardown behind that does not: there gloo's
+    # threads may end a process that has done its work, and PyTorch 2.6 waits for ever for a thread
+    # that waits for Python's lock.
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -11,24 +11,41 @@
 namespace stepsim {
 
 JsonLines::JsonLines(std::string path, CutLine cut_line)
-    : path_(std::move(path)), cut_line_(cut_line), text_(read_text(path_)) {
-  text_.reserve(text_.size() + kJsonPadding);
+    : path_(std::move(path)), cut_line_(cut_line), file_(path_) {
+  (void)end_of_line();  // Where the file cannot be read, or is none of ours, it says so.
+}
+
+std::size_t JsonLines::end_of_line() {
+  std::size_t from = at_;
+  while (true) {
+    const std::size_t newline = text_.find('\n', from);
+    if (newline != std::string::npos) {
+      return newline;
+    }
+    text_.erase(0, std::exchange(at_, 0));
+    from = text_.size();
+    if (!file_.append(text_)) {
+      return std::string::npos;
+    }
+    text_.reserve(text_.size() + kJsonPadding);
+  }
 }
 
 bool JsonLines::next_line() {
-  while (at_ < text_.size()) {
-    const std::size_t newline = text_.find('\n', at_);
+  while (true) {
+    const std::size_t newline = end_of_line();
     const std::size_t end = std::min(newline, text_.size());
-    const std::string_view line = std::string_view{text_}.substr(at_, end - at_);
-    at_ = end + 1;
+    if (newline == std::string::npos && at_ >= end) {
+      return false;
+    }
+    at_line_ = std::string_view{text_}.substr(at_, end - at_);
+    at_ = std::min(end + 1, text_.size());
+    ends_ = newline != std::string::npos;
     ++line_;
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
-      at_line_ = line;
-      ends_ = newline != std::string::npos;
+    if (at_line_.find_first_not_of(" \t\r") != std::string_view::npos) {
       return true;
     }
   }
-  return false;
 }
 
 bool JsonLines::parse() {

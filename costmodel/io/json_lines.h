@@ -6,6 +6,7 @@
 
 #include "costmodel/io/json_file.h"
 #include "costmodel/io/json_value.h"
+#include "costmodel/io/text_file.h"
 
 namespace stepsim {
 
@@ -18,7 +19,8 @@ inline constexpr std::size_t kJsonPadding = 128;
 /// Reads a JSONL file line by line and skips blank lines. Errors name file and line.
 class JsonLines {
  public:
-  /// Reads the whole file into memory. Raises InputError when it is missing.
+  /// Opens the file, of which no more than a line and a piece are in memory. Raises InputError when
+  /// it is missing.
   JsonLines(std::string path, CutLine cut_line);
 
   /// Moves to the next value; returns false at the end. Raises InputError for a line that is not
@@ -33,7 +35,7 @@ class JsonLines {
   [[nodiscard]] JsonReader header(std::string_view format);
 
   [[nodiscard]] const Json& value() const { return *value_; }
-  /// The text of the current line.
+  /// The text of the current line, valid until the next one is read.
   [[nodiscard]] std::string_view text() const { return at_line_; }
   [[nodiscard]] int line() const { return line_; }
   /// Returns the current line as an object; it is valid until the next call of next().
@@ -45,10 +47,13 @@ class JsonLines {
 
  private:
   void refuse_second_header() const;
+  /// The place of the newline that ends the next line; npos where none does.
+  std::size_t end_of_line();
 
   std::string path_;
   CutLine cut_line_;
-  std::string text_;
+  TextFile file_;
+  std::string text_;    ///< What was read of the file from the current line on.
   std::string format_;  ///< Of the header; empty until that was read.
   std::size_t at_ = 0;
   std::string_view at_line_;

@@ -1,7 +1,10 @@
+#include "costmodel/io/text_file.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,23 +18,6 @@
 
 namespace stepsim {
 namespace {
-
-/// An open file that closes itself at the end of the scope.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) {
-      ::close(number_);
-    }
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  [[nodiscard]] int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 /// The size of a regular file; 0 of any other.
 std::size_t size_of_file(int descriptor) {
@@ -52,11 +38,8 @@ void require_room(const std::string& path, std::size_t size) {
   }
 }
 
-/// Raises InputError where the text is known to be of none of our files.
-void refuse_foreign(const std::string& path, std::string_view text) {
-  if (const std::string_view what = foreign_file(text); !what.empty()) {
-    throw InputError(SourcePlace{path}, "this is {}", what);
-  }
+InputError cannot_read(const std::string& path, int error) {
+  return InputError("cannot read {}: {}", printable(path), std::generic_category().message(error));
 }
 
 }  // namespace
@@ -68,40 +51,57 @@ std::size_t longest_text() {
                : SIZE_MAX;
 }
 
-std::string read_text(const std::string& path, std::size_t max_bytes) {
-  constexpr std::size_t kChunk = std::size_t{1} << 16;
-  const auto cannot_read = [&path](int error) {
-    return InputError(
-        "cannot read {}: {}", printable(path), std::generic_category().message(error));
-  };
-  Descriptor opened(path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (opened.number() < 0) {
-    throw cannot_read(errno);
+TextFile::TextFile(std::string path, std::size_t max_bytes)
+    : path_(std::move(path)),
+      max_bytes_(max_bytes),
+      descriptor_(path_ == "-" ? ::dup(STDIN_FILENO)
+                               : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (descriptor_ < 0) {
+    throw cannot_read(path_, errno);
   }
-  std::string text;
-  if (const std::size_t file_size = size_of_file(opened.number()); file_size <= max_bytes) {
-    require_room(path, file_size);
-    text.reserve(file_size + kChunk);
+  size_ = size_of_file(descriptor_);
+}
+
+TextFile::~TextFile() {
+  ::close(descriptor_);
+}
+
+bool TextFile::append(std::string& text) {
+  const std::size_t expected = std::max(size_ <= max_bytes_ ? size_ : 0, read_ + kChunk);
+  if (expected > checked_) {
+    require_room(path_, expected);
+    checked_ = 2 * expected;
   }
-  while (true) {
-    const std::size_t size = text.size();
-    if (size + kChunk > text.capacity()) {
-      require_room(path, size + kChunk);
-    }
-    text.resize(size + kChunk);
-    const ssize_t count = ::read(opened.number(), text.data() + size, kChunk);
+  const std::size_t before = text.size();
+  text.resize(before + kChunk);
+  std::size_t got = 0;
+  ssize_t count = 1;
+  while (got < kChunk && count != 0) {
+    count = ::read(descriptor_, text.data() + before + got, kChunk - got);
     if (count < 0 && errno != EINTR) {
-      throw cannot_read(errno);
+      throw cannot_read(path_, errno);
     }
-    text.resize(size + static_cast<std::size_t>(count > 0 ? count : 0));
-    if (text.size() > max_bytes) {
-      throw InputError("cannot read {}: larger than {} bytes", printable(path), max_bytes);
-    }
-    if (count == 0) {
-      refuse_foreign(path, text);
-      return text;
-    }
+    got += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
   }
+  text.resize(before + got);
+  const bool first = read_ == 0;
+  read_ += got;
+  if (read_ > max_bytes_) {
+    throw InputError("cannot read {}: larger than {} bytes", printable(path_), max_bytes_);
+  }
+  if (const std::string_view what = first ? foreign_file(text) : ""; !what.empty()) {
+    throw InputError(SourcePlace{path_}, "this is {}", what);
+  }
+  return got > 0;
+}
+
+std::string read_text(const std::string& path, std::size_t max_bytes) {
+  TextFile file(path, max_bytes);
+  std::string text;
+  while (file.append(text)) {
+    text.reserve(std::min(file.size(), max_bytes) + TextFile::kChunk);
+  }
+  return text;
 }
 
 void write_text_atomically(const std::string& path, std::string_view text) {

@@ -190,6 +190,25 @@ TEST_CASE("a last line that was cut off is dropped or refused, as asked for") {
         path + ":2: error: the last line is cut off");
 }
 
+TEST_CASE("lines are whole wherever the pieces end in which a file is read") {
+  constexpr int kPiece = 1 << 16;
+  for (const int size : {kPiece - 1, kPiece, kPiece + 1, 5 * kPiece / 2}) {
+    for (const int last : {0, 1, kPiece}) {
+      const std::string first = std::string(static_cast<std::size_t>(size - 3), ' ') + "[1]";
+      const std::string second = "[2" + std::string(static_cast<std::size_t>(last), ' ') + "]";
+      CAPTURE(size);
+      CAPTURE(last);
+      JsonLines lines(written("a.jsonl", first + "\n\n" + second), CutLine::Refuse);
+      REQUIRE(lines.next());
+      CHECK(lines.text() == first);
+      REQUIRE(lines.next());
+      CHECK(lines.text() == second);
+      CHECK(lines.line() == 3);
+      CHECK_FALSE(lines.next());
+    }
+  }
+}
+
 TEST_CASE("a damaged line before the end is refused in either case") {
   JsonLines lines(written("a.jsonl", "{\"a\":\n{\"a\":1}\n"), CutLine::Drop);
   CHECK(error_of([&lines] { (void)lines.next(); }).find("a.jsonl:1:6: error: ") !=

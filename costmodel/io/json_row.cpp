@@ -51,7 +51,32 @@ std::int64_t integer_of(simdjson::dom::element element) {
   return static_cast<std::int64_t>(number);
 }
 
-/// Raises RefusedRow where a key is there twice in an object, or in one inside it.
+/// One of 64 bits by the length and the ends of a key, which mostly tell the keys of a row apart.
+std::uint64_t mark_of(std::string_view key) {
+  const auto end = [](char c) { return static_cast<std::size_t>(static_cast<unsigned char>(c)); };
+  const std::size_t ends = key.empty() ? 0 : 3 * end(key.front()) + 7 * end(key.back());
+  return std::uint64_t{1} << (5 * key.size() + ends) % 64;
+}
+
+/// The marks of all keys together. Raises RefusedRow where a key is there twice.
+std::uint64_t marks_of(simdjson::dom::object object) {
+  std::uint64_t marks = 0;
+  for (auto one = object.begin(); one != object.end(); ++one) {
+    const std::string_view key = one.key();
+    const std::uint64_t mark = mark_of(key);
+    if ((marks & mark) != 0) {
+      for (auto before = object.begin(); before != one; ++before) {
+        if (before.key_equals(key)) {
+          throw RefusedRow();
+        }
+      }
+    }
+    marks |= mark;
+  }
+  return marks;
+}
+
+/// Raises RefusedRow where a key is there twice in this value, or in one inside it.
 void require_unique_keys(simdjson::dom::element element) {
   if (element.is_array()) {
     for (const simdjson::dom::element inside : value_of(element.get_array())) {
@@ -59,20 +84,22 @@ void require_unique_keys(simdjson::dom::element element) {
     }
   } else if (element.is_object()) {
     const simdjson::dom::object object = value_of(element.get_object());
-    for (auto one = object.begin(); one != object.end(); ++one) {
-      for (auto before = object.begin(); before != one; ++before) {
-        if (before.key_equals(one.key())) {
-          throw RefusedRow();
-        }
-      }
-      require_unique_keys(one.value());
+    (void)marks_of(object);
+    for (const auto member : object) {
+      require_unique_keys(member.value);
     }
   }
 }
 
 }  // namespace
 
+JsonRow::JsonRow(simdjson::dom::object object)
+    : object_(object), at_(object.begin()), marks_(marks_of(object)) {}
+
 bool JsonRow::find(std::string_view key) {
+  if ((marks_ & mark_of(key)) == 0) {
+    return false;
+  }
   // Rows are asked for their members in about the order in which they are written.
   const auto from = at_;
   for (; at_ != object_.end(); ++at_) {

@@ -21,8 +21,8 @@ class RefusedRow : public std::exception {
 /// until its parser reads another row.
 class JsonRow {
  public:
-  /// No key may be there twice.
-  explicit JsonRow(simdjson::dom::object object) : object_(object), at_(object.begin()) {}
+  /// Raises RefusedRow for a key that is there twice.
+  explicit JsonRow(simdjson::dom::object object);
 
   [[nodiscard]] bool has(std::string_view key);
   [[nodiscard]] bool is_null(std::string_view key);
@@ -46,6 +46,7 @@ class JsonRow {
 
   simdjson::dom::object object_;
   simdjson::dom::object::iterator at_;  ///< The member that was asked for last.
+  std::uint64_t marks_ = 0;             ///< Of all keys.
 };
 
 /// Reads texts of one object each.

@@ -398,7 +398,9 @@ RunRecord read_run_record(const std::string& path, std::vector<std::string>* war
       break;
     }
     StepRecord step = plain ? std::move(*plain) : read_step(lines.reader(), record.world_size);
-    if (!seen.emplace(step.repeat, step.step, step.rank).second) {
+    const std::size_t before = seen.size();
+    seen.emplace_hint(seen.end(), step.repeat, step.step, step.rank);  // Mostly in order.
+    if (seen.size() == before) {
       lines.fail(fmt::format(
           "step {} of rank {} is there twice (repeat {})", step.step, step.rank, step.repeat));
     }

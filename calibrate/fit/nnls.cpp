@@ -108,6 +108,16 @@ Eigen::VectorXd lawson_hanson(const Eigen::MatrixXd& a,
 
 }  // namespace
 
+void EqualRows::add(double own_y, double own_weight) {
+  ++count;
+  y = own_y;
+  weight = own_weight;
+  const double inverse = own_weight / own_y;
+  inverse_squares += inverse * inverse;
+  products += inverse * own_weight;
+  weight_squares += own_weight * own_weight;
+}
+
 RelativeRows::RelativeRows(std::size_t features) : width_(features + 1) {}
 
 void RelativeRows::add(std::span<const double> row, double y, double weight) {
@@ -115,6 +125,26 @@ void RelativeRows::add(std::span<const double> row, double y, double weight) {
     rows_.push_back(weight * feature / y);
   }
   rows_.push_back(weight);
+  if (rows_.size() >= kMostRows * width_) {
+    reduce();
+  }
+}
+
+void RelativeRows::add(std::span<const double> row, const EqualRows& equal) {
+  if (equal.count < 2 || !(equal.inverse_squares > 0)) {
+    add(row, equal.y, equal.weight);
+    return;
+  }
+  // The R of the columns weight / y and weight.
+  const double inverse = std::sqrt(equal.inverse_squares);
+  const double along = equal.products / inverse;
+  const double across = std::sqrt(std::max(0.0, equal.weight_squares - along * along));
+  for (const double feature : row) {
+    rows_.push_back(inverse * feature);
+  }
+  rows_.push_back(along);
+  rows_.insert(rows_.end(), row.size(), 0.0);
+  rows_.push_back(across);
   if (rows_.size() >= kMostRows * width_) {
     reduce();
   }
@@ -187,6 +217,23 @@ std::vector<double> relative_nnls(const std::vector<std::vector<double>>& rows,
   return all.solve();
 }
 
+std::vector<double> relative_nnls(const DistinctRows& rows,
+                                  const std::vector<double>& y,
+                                  const std::vector<double>& weights) {
+  if (rows.size() == 0) {
+    return std::vector<double>(rows.features());
+  }
+  std::vector<EqualRows> equal(rows.distinct());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    equal[rows.number(i)].add(y[i], weights.empty() ? 1 : weights[i]);
+  }
+  RelativeRows all(rows.features());
+  for (std::size_t number = 0; number < equal.size(); ++number) {
+    all.add(rows.row(number), equal[number]);
+  }
+  return all.solve();
+}
+
 double dot(std::span<const double> coefficients, std::span<const double> row) {
   double sum = 0;
   for (std::size_t j = 0; j < coefficients.size(); ++j) {
@@ -195,23 +242,21 @@ double dot(std::span<const double> coefficients, std::span<const double> row) {
   return sum;
 }
 
-std::vector<double> robust_excess(const std::vector<std::vector<double>>& features,
-                                  std::vector<double> times) {
+std::vector<double> robust_excess(const DistinctRows& features, std::vector<double> times) {
   constexpr int kReweightings = 12;
   constexpr double kSmallest = 1e-3;  // Milliseconds: residuals below count alike.
   for (double& ms : times) {
     ms = std::max(ms, kSmallest);
   }
   std::vector<double> weights;
-  std::vector<double> left;
+  std::vector<double> left(times.size());
   for (int round = 0; round < kReweightings; ++round) {
     // Weights of relative_nnls() are of relative residuals.
-    const std::vector<double> fit = relative_nnls(features, times, weights);
-    weights.clear();
-    left.clear();
+    const std::vector<double> fitted = features.times(relative_nnls(features, times, weights));
+    weights.resize(times.size());
     for (std::size_t i = 0; i < times.size(); ++i) {
-      left.push_back(times[i] - dot(fit, features[i]));
-      weights.push_back(times[i] / std::sqrt(std::max(std::abs(left.back()), kSmallest)));
+      left[i] = times[i] - fitted[features.number(i)];
+      weights[i] = times[i] / std::sqrt(std::max(std::abs(left[i]), kSmallest));
     }
   }
   return left;

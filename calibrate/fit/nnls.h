@@ -4,7 +4,21 @@
 #include <span>
 #include <vector>
 
+#include "calibrate/samples/distinct_rows.h"
+
 namespace stepsim {
+
+/// What rows of equal features add up to in a RelativeRows.
+struct EqualRows {
+  std::size_t count = 0;
+  double y = 0;  ///< Of the last one, as is the weight.
+  double weight = 0;
+  double inverse_squares = 0;  ///< Of weight / y.
+  double products = 0;         ///< Of weight / y and weight.
+  double weight_squares = 0;
+
+  void add(double own_y, double own_weight = 1);
+};
 
 /// A least-squares problem of relative residuals, the sum over rows of
 /// (weight (sum_j c[j] row[j] / y - 1))^2, for coefficients c >= 0.
@@ -17,6 +31,8 @@ class RelativeRows {
 
   /// `row`: [feature], finite and not negative; `y` positive; `weight` not negative.
   void add(std::span<const double> row, double y, double weight = 1);
+  /// Adds rows of equal features: one as it is, more as two with the same sum of squares.
+  void add(std::span<const double> row, const EqualRows& equal);
   /// Adds the rows of another problem of the same features.
   void add(const RelativeRows& other);
   /// Keeps as few rows as have the same sum of squares, but for rounding. Sums of many problems
@@ -48,6 +64,11 @@ class RelativeRows {
                                                 const std::vector<double>& y,
                                                 const std::vector<double>& weights = {});
 
+/// The same with equal rows put together.
+[[nodiscard]] std::vector<double> relative_nnls(const DistinctRows& rows,
+                                                const std::vector<double>& y,
+                                                const std::vector<double>& weights = {});
+
 /// The sum of coefficient * feature.
 [[nodiscard]] double dot(std::span<const double> coefficients, std::span<const double> row);
 
@@ -55,10 +76,10 @@ class RelativeRows {
 /// least absolute deviations, coefficients not negative.
 ///
 /// Args:
-///     features: [time][feature].
+///     features: [time]
 ///     times: Milliseconds.
 /// Returns: [time] milliseconds, negative where the time is shorter.
-[[nodiscard]] std::vector<double> robust_excess(const std::vector<std::vector<double>>& features,
+[[nodiscard]] std::vector<double> robust_excess(const DistinctRows& features,
                                                 std::vector<double> times);
 
 }  // namespace stepsim

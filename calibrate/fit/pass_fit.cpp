@@ -39,35 +39,23 @@ using Places = std::vector<std::size_t>;  ///< Indices of observations.
 
 /// Observations as rows of features.
 struct FeatureTable {
-  std::size_t features = 0;
-  std::vector<double> values;  ///< [observation][feature]
-  std::vector<double> seconds;
+  DistinctRows rows;
+  std::vector<double> seconds;  ///< [observation]
 
   [[nodiscard]] std::size_t size() const { return seconds.size(); }
-  [[nodiscard]] std::span<const double> row(std::size_t i) const {
-    return std::span(values).subspan(i * features, features);
-  }
-  /// [observation] The sum of coefficient * feature.
-  [[nodiscard]] std::vector<double> times(const std::vector<double>& coefficients) const {
-    std::vector<std::size_t> used;  // Of a fit's features most are not in it.
-    for (std::size_t j = 0; j < features; ++j) {
-      if (coefficients[j] != 0) {
-        used.push_back(j);
-      }
-    }
-    std::vector<double> result(size());
-    for (std::size_t i = 0; i < result.size(); ++i) {
-      for (const std::size_t j : used) {
-        result[i] += coefficients[j] * values[i * features + j];
-      }
-    }
-    return result;
-  }
+};
+
+/// Observations of one row of features.
+struct EqualSteps {
+  std::size_t row = 0;  ///< Its number.
+  double seconds = 0;   ///< Of all of them.
+  EqualRows sums;
 };
 
 /// Some of the observations.
 struct Part {
   Places places;
+  std::vector<EqualSteps> equal;  ///< The same, by row.
   RelativeRows rows;
 };
 
@@ -83,18 +71,38 @@ double sum_of(const PassFeature& feature, const PassObservation& observation, bo
                 [&](const BatchShape& batch) { return feature.of(batch, varlen); });
 }
 
+/// Puts a part's observations of equal rows together. `found`: [row] the last part that has it, and
+/// its place there.
+void add_rows(const FeatureTable& table,
+              std::vector<std::pair<const Part*, std::size_t>>& found,
+              Part& part) {
+  for (const std::size_t place : part.places) {
+    const std::size_t row = table.rows.number(place);
+    if (found[row].first != &part) {
+      found[row] = {&part, part.equal.size()};
+      part.equal.push_back({row, 0, {}});
+    }
+    EqualSteps& equal = part.equal[found[row].second];
+    equal.seconds += table.seconds[place];
+    equal.sums.add(table.seconds[place]);
+  }
+  for (const EqualSteps& equal : part.equal) {
+    part.rows.add(table.rows.row(equal.row), equal.sums);
+  }
+}
+
 /// Splits the observations into parts by their number: [part].
 std::vector<Part> parts_of(const FeatureTable& table,
                            std::size_t count,
                            const std::function<std::size_t(std::size_t observation)>& number) {
-  std::vector<Part> parts(count, {{}, RelativeRows(table.features)});
+  std::vector<Part> parts(count, {{}, {}, RelativeRows(table.rows.features())});
   for (std::size_t i = 0; i < table.size(); ++i) {
-    Part& part = parts[number(i)];
-    part.places.push_back(i);
-    part.rows.add(table.row(i), table.seconds[i]);
+    parts[number(i)].places.push_back(i);
   }
-  if (table.size() >= kManyRows) {
-    for (Part& part : parts) {
+  std::vector<std::pair<const Part*, std::size_t>> found(table.rows.distinct());
+  for (Part& part : parts) {
+    add_rows(table, found, part);
+    if (table.size() >= kManyRows) {
       part.rows.reduce();
     }
   }
@@ -111,7 +119,7 @@ class PassProblem {
               std::vector<const Part*> parts,
               std::span<const ExpectedPass> prior,
               double residual)
-      : table_(table), parts_(std::move(parts)), steps_(table.features), all_(steps_) {
+      : table_(table), parts_(std::move(parts)), steps_(table.rows.features()), all_(steps_) {
     for (const Part* part : parts_) {
       steps_.add(part->rows);
       count_ += static_cast<double>(part->places.size());
@@ -126,11 +134,11 @@ class PassProblem {
   /// the mean: least relative residuals alone lean to the short ones.
   [[nodiscard]] std::vector<double> fit(const std::vector<bool>& used = {}) const {
     std::vector<double> coefficients = all_.solve(used);
-    const std::vector<double> fitted = table_.times(coefficients);
+    const std::vector<double> fitted = table_.rows.times(coefficients);
     double ratio = 0;
     for (const Part* part : parts_) {
-      for (const std::size_t place : part->places) {
-        ratio += fitted[place] > 0 ? table_.seconds[place] / fitted[place] : 0;
+      for (const EqualSteps& equal : part->equal) {
+        ratio += fitted[equal.row] > 0 ? equal.seconds / fitted[equal.row] : 0;
       }
     }
     for (double& coefficient : coefficients) {
@@ -227,8 +235,7 @@ void add_other_forms(std::span<const PassObservation> observations,
                      const std::vector<Part>& blocks,
                      const Known& known,
                      PassCost& cost) {
-  const Known alone{known.steps, {}, 0};
-  const PassProblem steps(alone, parts_without(blocks));
+  const PassProblem steps(known.steps, parts_without(blocks), {}, 0);
   const PassForms fits = {[&](const std::vector<bool>& used) { return steps.fit(used); },
                           [&](const std::vector<double>& form) { return steps.residual(form); },
                           by_weight(known.prior)};
@@ -249,9 +256,10 @@ double scattered_error(const Known& known, std::span<const PassObservation> obse
     if (fold.places.empty()) {
       continue;
     }
-    const auto coefficients = PassProblem(known, parts_without(folds, &fold)).fit();
+    const std::vector<double> fitted =
+        table.rows.times(PassProblem(known, parts_without(folds, &fold)).fit());
     for (const std::size_t i : fold.places) {
-      sum += std::abs(dot(coefficients, table.row(i)) / table.seconds[i] - 1);
+      sum += std::abs(fitted[table.rows.number(i)] / table.seconds[i] - 1);
     }
   }
   return sum / static_cast<double>(table.size());
@@ -264,12 +272,8 @@ double block_error(const Known& known, const std::vector<Part>& blocks) {
   const std::size_t n = table.size();
   Places order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto all = PassProblem(known, parts_without(blocks)).fit();
-  std::vector<double> fitted;
-  for (std::size_t i = 0; i < n; ++i) {
-    fitted.push_back(dot(all, table.row(i)));
-  }
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return fitted[i]; });
+  const std::vector<double> all = table.rows.times(PassProblem(known, parts_without(blocks)).fit());
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return all[table.rows.number(i)]; });
   std::vector<std::size_t> part(n);
   for (std::size_t i = 0; i < n; ++i) {
     part[order[i]] = i * kParts / n;
@@ -277,11 +281,12 @@ double block_error(const Known& known, const std::vector<Part>& blocks) {
   const std::vector<Part> parts = parts_of(table, kParts, [&](std::size_t i) { return part[i]; });
   double sum = 0;
   for (const Part& held_out : parts) {
-    const auto coefficients = PassProblem(known, parts_without(parts, &held_out)).fit();
+    const std::vector<double> fitted =
+        table.rows.times(PassProblem(known, parts_without(parts, &held_out)).fit());
     double predicted = 0;
     double measured = 0;
     for (const std::size_t i : held_out.places) {
-      predicted += dot(coefficients, table.row(i));
+      predicted += fitted[table.rows.number(i)];
       measured += table.seconds[i];
     }
     sum += std::abs(predicted / measured - 1) / kParts;
@@ -291,10 +296,11 @@ double block_error(const Known& known, const std::vector<Part>& blocks) {
 
 /// The batch in the middle of all, by tokens * length.
 BatchShape middle_batch(std::span<const PassObservation> observations) {
+  const PassFeature term("tokens*length");
   std::vector<std::pair<double, BatchShape>> batches;
   for (const PassObservation& observation : observations) {
     for (const BatchShape& batch : observation.batches) {
-      batches.emplace_back(pass_feature("tokens*length", batch, false), batch);
+      batches.emplace_back(term.of(batch, false), batch);
     }
   }
   const auto middle = batches.begin() + static_cast<std::ptrdiff_t>(batches.size() / 2);
@@ -328,10 +334,11 @@ double seconds_of(const std::vector<double>& coefficients,
 
 /// The batch of the most tokens.
 BatchShape largest_batch(std::span<const PassObservation> observations, bool varlen) {
+  const PassFeature term("tokens");
   BatchShape largest;
   for (const PassObservation& observation : observations) {
     for (const BatchShape& batch : observation.batches) {
-      if (pass_feature("tokens", batch, varlen) > pass_feature("tokens", largest, varlen)) {
+      if (term.of(batch, varlen) > term.of(largest, varlen)) {
         largest = batch;
       }
     }
@@ -346,7 +353,8 @@ void add_new_memory(const std::string& feature,
                     bool varlen,
                     double seconds,
                     Known& known) {
-  ExpectedPass expected{std::vector<double>(known.steps.features), seconds, kNewMemorySpread};
+  ExpectedPass expected{
+      std::vector<double>(known.steps.rows.features()), seconds, kNewMemorySpread};
   expected.row[place] = pass_feature(feature, batch, varlen);
   if (expected.row[place] > 0 && seconds > 0) {
     known.prior.push_back(std::move(expected));
@@ -421,10 +429,11 @@ std::vector<std::string> pass_features(std::span<const PassObservation> observat
   if (attention != AttentionKind::Dense) {
     return features;
   }
+  const PassFeature term("tokens*length");
   std::vector<double> pairs;
   for (const PassObservation& observation : observations) {
     for (const BatchShape& batch : observation.batches) {
-      pairs.push_back(pass_feature("tokens*length", batch, false));
+      pairs.push_back(term.of(batch, false));
     }
   }
   if (pairs.empty()) {
@@ -443,10 +452,11 @@ void set_ranges(std::span<const PassObservation> observations,
                 AttentionKind attention,
                 PassCost& cost) {
   const bool varlen = attention == AttentionKind::Varlen;
+  const PassFeature term("tokens");
   bool first = true;
   for (const PassObservation& observation : observations) {
     for (const BatchShape& batch : observation.batches) {
-      const double tokens = pass_feature("tokens", batch, varlen);
+      const double tokens = term.of(batch, varlen);
       const auto length = static_cast<double>(batch.max_length);
       if (tokens == 0) {
         continue;
@@ -472,15 +482,13 @@ PassCost fit_pass(std::span<const PassObservation> observations,
                      observations.size(),
                      kFewestPassSamples);
   }
-  Known known;
+  Known known{{DistinctRows(features.size(), observations.size()), {}}, {}, 0};
   FeatureTable& table = known.steps;
-  table.features = features.size();
   const std::vector<PassFeature> terms =
       mapped(features, [](const std::string& name) { return PassFeature(name); });
   for (const PassObservation& observation : observations) {
-    for (const PassFeature& term : terms) {
-      table.values.push_back(sum_of(term, observation, varlen));
-    }
+    table.rows.add(
+        mapped(terms, [&](const PassFeature& term) { return sum_of(term, observation, varlen); }));
     table.seconds.push_back(observation.seconds);
     if (!(observation.seconds > 0)) {
       throw InputError("step {}: a time of 0", observation.step);

@@ -88,12 +88,14 @@ std::map<StepKey, double> last_forwards(std::span<const SizedRow> rows) {
 /// Fills in what passes take beyond others of their size.
 void add_excess(std::vector<SizedRow>& rows) {
   constexpr double kLeast = 0.25;  // Of the median: what a fit expects of the smallest batches.
-  const auto features =
-      mapped(rows, [](const SizedRow& row) { return size_features(*row.record); });
+  DistinctRows sizes(3, rows.size());
+  for (const SizedRow& row : rows) {
+    sizes.add(size_features(*row.record));
+  }
   const std::map<StepKey, double> ends = last_forwards(rows);
   const auto pass = [&](double StepRecord::*time, double SizedRow::*excess, bool waits) {
     const auto times = mapped(rows, [&](const SizedRow& row) { return row.record->*time; });
-    const std::vector<double> left = robust_excess(features, times);
+    const std::vector<double> left = robust_excess(sizes, times);
     const double usual = median(times);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const StepRecord& record = *rows[i].record;

@@ -52,7 +52,7 @@ struct PassFit {
   std::size_t rows = 0;
 };
 
-double steady_seconds(const std::vector<double>& coefficients, const std::vector<double>& row) {
+double steady_seconds(const std::vector<double>& coefficients, std::span<const double> row) {
   double seconds = 0;
   for (std::size_t i = 0; i < kSteadyFeatures; ++i) {
     seconds += coefficients[i] * row[i];
@@ -60,23 +60,33 @@ double steady_seconds(const std::vector<double>& coefficients, const std::vector
   return seconds;
 }
 
-PassFit fit_by_deviations(const std::vector<std::vector<double>>& rows,
-                          const std::vector<double>& seconds) {
+PassFit fit_by_deviations(const DistinctRows& rows, const std::vector<double>& seconds) {
   PassFit fit;
   fit.rows = rows.size();
   std::vector<double> weights;
+  std::vector<double> steady_of(rows.distinct());
   for (int round = 0; round < kShapeRounds; ++round) {
     fit.coefficients = relative_nnls(rows, seconds, weights);
+    const std::vector<double> fitted = rows.times(fit.coefficients);
+    for (std::size_t number = 0; number < steady_of.size(); ++number) {
+      steady_of[number] = std::max(steady_seconds(fit.coefficients, rows.row(number)), 1e-9);
+    }
     weights.clear();
     fit.error = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const double steady = std::max(steady_seconds(fit.coefficients, rows[i]), 1e-9);
-      const double residual = std::abs(dot(fit.coefficients, rows[i]) - seconds[i]) / steady;
+      const double steady = steady_of[rows.number(i)];
+      const double residual = std::abs(fitted[rows.number(i)] - seconds[i]) / steady;
       fit.error += residual / static_cast<double>(rows.size());
       weights.push_back(seconds[i] / steady / std::sqrt(std::max(residual, kSmallShapeResidual)));
     }
   }
   return fit;
+}
+
+/// Rows of the features and the chosen mechanisms, for each rank of each step at most.
+DistinctRows rows_for(const MetSteps& steps, const Chosen& chosen) {
+  const auto ranks = [](const MetStep* step) { return step->ranks.size(); };
+  return {kSteadyFeatures + chosen.size(), sum_of(steps, ranks)};
 }
 
 std::vector<double> row_of(const MetRank& rank, const Chosen& chosen) {
@@ -88,12 +98,12 @@ std::vector<double> row_of(const MetRank& rank, const Chosen& chosen) {
 }
 
 PassFit fit_forward(const MetSteps& steps, const Chosen& chosen) {
-  std::vector<std::vector<double>> rows;
+  DistinctRows rows = rows_for(steps, chosen);
   std::vector<double> seconds;
   for (const MetStep* step : steps) {
     for (const MetRank& rank : step->ranks) {
       if (rank.forward > 0) {
-        rows.push_back(row_of(rank, chosen));
+        rows.add(row_of(rank, chosen));
         seconds.push_back(rank.forward);
       }
     }
@@ -102,12 +112,12 @@ PassFit fit_forward(const MetSteps& steps, const Chosen& chosen) {
 }
 
 PassFit fit_own_backward(const MetSteps& steps, const Chosen& chosen) {
-  std::vector<std::vector<double>> rows;
+  DistinctRows rows = rows_for(steps, chosen);
   std::vector<double> seconds;
   for (const MetStep* step : steps) {
     for (const MetRank& rank : step->ranks) {
       if (rank.backward > 0) {
-        rows.push_back(row_of(rank, chosen));
+        rows.add(row_of(rank, chosen));
         seconds.push_back(rank.backward);
       }
     }
@@ -119,7 +129,7 @@ PassFit fit_own_backward(const MetSteps& steps, const Chosen& chosen) {
 PassFit fit_last_backward(const MetSteps& steps, const Chosen& chosen) {
   PassFit fit;
   for (int round = 0; round < kLastRankRounds; ++round) {
-    std::vector<std::vector<double>> rows;
+    DistinctRows rows = rows_for(steps, chosen);
     std::vector<double> seconds;
     for (const MetStep* step : steps) {
       const auto own_end = [&](const MetRank& rank) {
@@ -130,7 +140,7 @@ PassFit fit_last_backward(const MetSteps& steps, const Chosen& chosen) {
       const MetRank& last = std::ranges::max(step->ranks, {}, own_end);
       const double end = max_of(step->ranks, &MetRank::backward_end, 0.0);
       if (end > last.forward_end) {
-        rows.push_back(row_of(last, chosen));
+        rows.add(row_of(last, chosen));
         seconds.push_back(end - last.forward_end);
       }
     }
@@ -199,13 +209,14 @@ MetSteps telling_steps(const std::vector<MetStep>& all, std::size_t runs) {
 /// nearest batches that met nothing, of the forward over its fit. Most shapes are new at the start
 /// of a run, and a machine that was slow then would pass for their cost.
 void add_machine_speed(std::vector<MetStep>& steps) {
-  std::vector<std::vector<double>> rows;
+  const auto ranks = [](const MetStep& step) { return step.ranks.size(); };
+  DistinctRows rows(kSteadyFeatures, sum_of(steps, ranks));
   std::vector<double> seconds;
   std::vector<std::size_t> of_step;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     for (const MetRank& rank : steps[i].ranks) {
       if (rank.meetings[kFinest] == 0 && rank.forward > 0) {
-        rows.push_back(rank.features);
+        rows.add(rank.features);
         seconds.push_back(rank.forward);
         of_step.push_back(i);
       }
@@ -217,7 +228,7 @@ void add_machine_speed(std::vector<MetStep>& steps) {
   const PassFit fit = fit_by_deviations(rows, seconds);
   std::vector<double> ratios;
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    ratios.push_back(seconds[row] / steady_seconds(fit.coefficients, rows[row]));
+    ratios.push_back(seconds[row] / steady_seconds(fit.coefficients, rows.row(rows.number(row))));
   }
   std::size_t first = 0;  // Of the nearest rows, which move on with the steps.
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -422,6 +433,9 @@ RecordedShapes fit_recorded_shapes(std::span<const RecordedRun> runs) {
 std::vector<RecordedRun> without_meetings(std::vector<RecordedRun> runs,
                                           std::span<const ShapeCost> costs,
                                           std::vector<std::string>& warnings) {
+  if (costs.empty()) {
+    return runs;
+  }
   const std::vector<MetStep> steps = met_steps(runs, costs);
   std::set<std::tuple<std::size_t, int, int>> stalled;
   for (const MetStep& step : steps) {

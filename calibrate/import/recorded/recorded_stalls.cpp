@@ -82,14 +82,17 @@ std::map<StepKey, double> durations(std::span<const Row> rows) {
 /// [step] how much longer it is than a step whose fullest rank has such a batch, in milliseconds.
 std::map<StepKey, double> excess_of_steps(std::span<const Row> rows,
                                           const std::map<StepKey, double>& durations) {
-  std::map<StepKey, std::vector<double>> fullest;
+  std::map<StepKey, std::array<double, 3>> fullest;
   for (const Row& row : rows) {
-    std::vector<double>& features = fullest[row.step];
+    std::array<double, 3>& features = fullest[row.step];
     features = std::max(features, size_features(*row.record));
   }
-  const auto second_of = [](const auto& entry) { return entry.second; };
+  DistinctRows sizes(3, fullest.size());
+  for (const auto& [step, features] : fullest) {
+    sizes.add(features);
+  }
   const std::vector<double> left =
-      robust_excess(mapped(fullest, second_of), mapped(durations, second_of));
+      robust_excess(sizes, mapped(durations, [](const auto& step) { return step.second; }));
   std::map<StepKey, double> result;
   for (std::size_t i = 0; const auto& [step, ms] : durations) {
     result[step] = left[i++];
@@ -98,13 +101,15 @@ std::map<StepKey, double> excess_of_steps(std::span<const Row> rows,
 }
 
 /// Milliseconds by which each row's part was held up; 0 where it was not.
-std::vector<double> held_up(std::span<const Row> rows, const Part& part, double typical_step) {
+std::vector<double> held_up(std::span<const Row> rows,
+                            const DistinctRows& sizes,
+                            const Part& part,
+                            double typical_step) {
   constexpr double kUsual = 0.9;
   constexpr double kFar = 4;
   constexpr double kOfStep = 0.1;
   std::vector<double> left =
-      robust_excess(mapped(rows, [](const Row& row) { return size_features(*row.record); }),
-                    mapped(rows, [&](const Row& row) { return row.record->*part.time; }));
+      robust_excess(sizes, mapped(rows, [&](const Row& row) { return row.record->*part.time; }));
   const double usual = quantile(mapped(left, [](double ms) { return std::abs(ms); }), kUsual);
   const double least = std::max(kFar * usual, kOfStep * typical_step);
   for (double& ms : left) {
@@ -136,8 +141,12 @@ struct HeldUp {
 
 std::vector<HeldUp> all_held_up(std::span<const Row> rows, double typical_step) {
   std::vector<HeldUp> all;
+  DistinctRows sizes(3, rows.size());
+  for (const Row& row : rows) {
+    sizes.add(size_features(*row.record));
+  }
   for (const Part& part : kParts) {
-    const std::vector<double> held = held_up(rows, part, typical_step);
+    const std::vector<double> held = held_up(rows, sizes, part, typical_step);
     const bool meetings = part.computes && explained_by_meetings(rows, held);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (held[i] > 0 && !(meetings && rows[i].meets)) {
@@ -266,7 +275,7 @@ std::vector<double> thinned(std::vector<double> seconds) {
 
 }  // namespace
 
-std::vector<double> size_features(const StepRecord& row) {
+std::array<double, 3> size_features(const StepRecord& row) {
   const auto tokens = static_cast<double>(row.padded_tokens);
   return {1, tokens, tokens * static_cast<double>(row.max_length)};
 }

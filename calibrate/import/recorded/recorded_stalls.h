@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,7 +18,7 @@ struct SteadyRuns {
 };
 
 /// What a time of a rank's step goes with: a constant, tokens, tokens x length.
-[[nodiscard]] std::vector<double> size_features(const StepRecord& row);
+[[nodiscard]] std::array<double, 3> size_features(const StepRecord& row);
 
 /// Finds the rare steps that something held up which is no part of a step: a checkpoint, an
 /// evaluation, a garbage collection, an epoch's end, a profiler's export. Their times are cut to

@@ -184,6 +184,79 @@ TEST_CASE("few rows stand for thousands in every least squares") {
   }
 }
 
+TEST_CASE("equal rows fit by their sums as one by one") {
+  constexpr std::size_t kWidth = 3;
+  constexpr std::size_t kRows = 3000;
+  std::uint64_t state = 2;
+  std::vector<std::vector<double>> different;
+  for (int i = 0; i < 7; ++i) {
+    different.push_back({1, std::ceil(100 * uniform(&state)), std::ceil(9e4 * uniform(&state))});
+  }
+  DistinctRows together(kWidth, kRows);
+  RelativeRows single(kWidth);
+  RelativeRows sums(kWidth);
+  std::vector<EqualRows> equal(different.size());
+  std::vector<double> y;
+  std::vector<double> weights;
+  for (std::size_t i = 0; i < kRows; ++i) {
+    const std::vector<double>& row = different[i % different.size()];
+    y.push_back((row[1] + 1e-3 * row[2]) * (0.5 + uniform(&state)));
+    weights.push_back(uniform(&state));
+    together.add(row);
+    single.add(row, y.back(), weights.back());
+    equal[i % different.size()].add(y.back(), weights.back());
+  }
+  for (std::size_t number = 0; number < different.size(); ++number) {
+    sums.add(different[number], equal[number]);
+  }
+  CHECK(together.size() == kRows);
+  CHECK(together.distinct() == different.size());
+  CHECK(together.number(kRows - 1) == (kRows - 1) % different.size());
+  const std::vector<double> c = single.solve();
+  const std::vector<double> of_together = relative_nnls(together, y, weights);
+  for (std::size_t j = 0; j < kWidth; ++j) {
+    CHECK(of_together[j] == Approx(c[j]).epsilon(1e-9));
+  }
+  for (const std::vector<double>& any : {c, {1, 2, 3}, {0, 0, 0}}) {
+    CHECK(sums.squares(any) == Approx(single.squares(any)).epsilon(1e-9));
+    const std::vector<double> times = together.times(any);
+    for (std::size_t number = 0; number < different.size(); ++number) {
+      CHECK(times[number] == Approx(dot(any, different[number])).epsilon(1e-12));
+    }
+  }
+  DistinctRows few(kWidth, 2);
+  few.add(different[0]);
+  few.add(different[0]);
+  CHECK(few.distinct() == 2);
+}
+
+TEST_CASE("what is long is found among thousands of equal rows as among few") {
+  constexpr std::size_t kFew = 600;
+  constexpr std::size_t kTimes = 4;
+  std::uint64_t state = 3;
+  DistinctRows few(2, kFew);
+  DistinctRows many(2, kTimes * kFew);
+  std::vector<double> times;
+  std::vector<double> all_times;
+  for (std::size_t i = 0; i < kTimes * kFew; ++i) {
+    const std::vector<double> row = {1, static_cast<double>(100 * (1 + i % 5))};
+    if (i < kFew) {
+      few.add(row);
+      const double held_up = i % 20 == 3 ? 50 : 0;
+      times.push_back(2 + 0.01 * row[1] + 0.1 * uniform(&state) + held_up);
+    }
+    many.add(row);
+    all_times.push_back(times[i % kFew]);
+  }
+  CHECK(many.distinct() == 5);
+  const std::vector<double> left = robust_excess(few, times);
+  const std::vector<double> of_many = robust_excess(many, all_times);
+  for (std::size_t i = 0; i < of_many.size(); ++i) {
+    CHECK(of_many[i] == Approx(left[i % kFew]).epsilon(1e-6));
+    CHECK((of_many[i] > 40) == (i % kFew % 20 == 3));
+  }
+}
+
 TEST_CASE("planted coefficients come back to rounding without noise") {
   const std::vector<Series> all = make_series(planted_samples(attention_scores(), 0, 1));
   REQUIRE(all.size() == 1);

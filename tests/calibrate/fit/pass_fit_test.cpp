@@ -107,6 +107,26 @@ TEST_CASE("a record of thousands of steps is fitted, and drawn in longer blocks"
   }
 }
 
+TEST_CASE("thousands of steps of the same batches are fitted by their sums") {
+  constexpr double kNoise = 0.1;
+  for (const double noise : {0.0, kNoise}) {
+    std::vector<PassObservation> all = observed(planted_pass, 40, noise);
+    std::mt19937_64 generator(5);
+    for (std::size_t i = 80; i < 8000; ++i) {  // The same 80 batches, again and again.
+      PassObservation again = all[i - 80];
+      const double uniform = static_cast<double>(generator() >> 11) * 0x1p-53;
+      again.seconds = planted_pass(again.batches[0]) * (1 + noise * (2 * uniform - 1));
+      again.step = static_cast<int>(i / 2);
+      all.push_back(again);
+    }
+    const PassCost cost = fitted_pass(all);
+    CHECK(cost.samples == 8000);
+    CHECK(worst_unseen(cost, planted_pass, false) < (noise > 0 ? 0.02 : 1e-6));
+    // The mean of a uniform.
+    CHECK(std::abs(*cost.errors.random - noise / 2) < 0.05 * noise / 2 + 1e-9);
+  }
+}
+
 TEST_CASE("with varlen attention padding is no part of the cost") {
   const PassCost cost = fitted_pass(observed(varlen_law, 60), AttentionKind::Varlen);
   CHECK(worst_unseen(cost, varlen_law, true) < 1e-9);

@@ -118,17 +118,24 @@ double pass_feature(std::string_view feature, const BatchShape& batch, bool varl
   return PassFeature(feature).of(batch, varlen);
 }
 
+PassSeconds::PassSeconds(const PassCost& cost, std::span<const double> coefficients) {
+  for (std::size_t i = 0; i < cost.features.size(); ++i) {
+    if (coefficients[i] != 0) {  // Of a fit's features most are not in it.
+      terms_.emplace_back(coefficients[i], cost.features[i]);
+    }
+  }
+}
+
+double PassSeconds::of(const BatchShape& batch, bool varlen) const {
+  return sum_of(terms_,
+                [&](const auto& term) { return term.first * term.second.of(batch, varlen); });
+}
+
 double pass_seconds(const PassCost& cost,
                     std::span<const double> coefficients,
                     const BatchShape& batch,
                     bool varlen) {
-  double seconds = 0;
-  for (std::size_t i = 0; i < cost.features.size(); ++i) {
-    if (coefficients[i] != 0) {  // Of a fit's features most are not in it.
-      seconds += coefficients[i] * pass_feature(cost.features[i], batch, varlen);
-    }
-  }
-  return seconds;
+  return PassSeconds(cost, coefficients).of(batch, varlen);
 }
 
 std::vector<double> draw_ratios(const PassCost& cost,

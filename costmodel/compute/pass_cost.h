@@ -96,6 +96,17 @@ class PassFeature {
   double high_ = 0;
 };
 
+/// The seconds of a pass as a function of the batch, for many batches.
+class PassSeconds {
+ public:
+  /// With `coefficients` in place of the cost's own.
+  PassSeconds(const PassCost& cost, std::span<const double> coefficients);
+  [[nodiscard]] double of(const BatchShape& batch, bool varlen) const;
+
+ private:
+  std::vector<std::pair<double, PassFeature>> terms_;  ///< Those whose coefficient is not 0.
+};
+
 /// Returns a feature's value for a batch. Raises InputError for an unknown name.
 [[nodiscard]] double pass_feature(std::string_view feature, const BatchShape& batch, bool varlen);
 

@@ -168,6 +168,10 @@ std::string note_of(
 
 RecordedHost fit_recorded_host(std::span<const RecordedRun> runs) {
   RecordedHost host;
+  if (std::ranges::none_of(
+          runs, [](const auto& run) { return std::ranges::any_of(run.record.steps, has_host); })) {
+    return host;
+  }
   const std::vector<ShapeCost> pairs(1);  // Of samples and padded length.
   const HostSteps steps = host_steps(met_steps(runs, pairs));
   Shapes shapes;

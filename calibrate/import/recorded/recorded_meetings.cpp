@@ -25,17 +25,22 @@ struct StepRows {
 };
 
 std::vector<StepRows> steps_of(const RecordedRun& run, std::size_t number) {
-  std::map<std::pair<int, int>, StepRows> steps;
-  for (const StepRecord& row : run.record.steps) {
-    StepRows& step = steps[{row.repeat, row.step}];
-    step.run = number;
-    step.repeat = row.repeat;
-    step.step = row.step;
-    step.ranks.resize(at(run.record.world_size));
-    step.ranks[at(row.rank)] = &row;
-    step.start_ms = std::min(step.start_ms, row.start_ms);
+  auto rows = mapped(run.record.steps, [](const StepRecord& row) { return &row; });
+  std::ranges::stable_sort(
+      rows, {}, [](const StepRecord* row) { return std::pair(row->repeat, row->step); });
+  std::vector<StepRows> steps;
+  for (const StepRecord* row : rows) {
+    if (steps.empty() || steps.back().repeat != row->repeat || steps.back().step != row->step) {
+      steps.emplace_back();
+      steps.back().run = number;
+      steps.back().repeat = row->repeat;
+      steps.back().step = row->step;
+      steps.back().ranks.resize(at(run.record.world_size));
+    }
+    steps.back().ranks[at(row->rank)] = row;
+    steps.back().start_ms = std::min(steps.back().start_ms, row->start_ms);
   }
-  return mapped(steps, [](const auto& step) { return step.second; });
+  return steps;
 }
 
 /// When the clock of a record's steps began, in seconds since 1970; 0: it does not say.
@@ -79,20 +84,26 @@ std::vector<std::vector<StepRows>> processes_of(std::span<const RecordedRun> run
   return processes;
 }
 
-/// Plays a step through the caches of all mechanisms. `shapes`: [rank][micro-batch]; returns
-/// [rank][mechanism] first meetings.
-std::vector<std::vector<double>> meetings_of(const std::vector<std::vector<BatchShape>>& shapes,
+/// What the plan has for a rank's step.
+struct PlannedRank {
+  std::vector<BatchShape> batches;  ///< [micro-batch]
+  std::vector<BatchShape> shapes;   ///< [micro-batch] As a cache sees them.
+};
+
+/// Plays a step through the caches of all mechanisms. Returns [rank][mechanism] first meetings.
+std::vector<std::vector<double>> meetings_of(const std::vector<const PlannedRank*>& ranks,
                                              std::vector<RankCaches>& mechanisms) {
   const std::size_t most = max_of(
-      shapes, [](const auto& of_rank) { return of_rank.size(); }, std::size_t{0});
-  std::vector<std::vector<double>> meetings(shapes.size(),
+      ranks, [](const PlannedRank* rank) { return rank->shapes.size(); }, std::size_t{0});
+  std::vector<std::vector<double>> meetings(ranks.size(),
                                             std::vector<double>(mechanisms.size(), 0.0));
   for (std::size_t m = 0; m < most; ++m) {
-    const std::vector<const BatchShape*> together = mapped(
-        shapes, [m](const auto& of_rank) { return m < of_rank.size() ? &of_rank[m] : nullptr; });
+    const std::vector<const BatchShape*> together = mapped(ranks, [m](const PlannedRank* rank) {
+      return m < rank->shapes.size() ? &rank->shapes[m] : nullptr;
+    });
     for (std::size_t mechanism = 0; mechanism < mechanisms.size(); ++mechanism) {
       const std::vector<bool>& builds = mechanisms[mechanism].meet(together);
-      for (std::size_t rank = 0; rank < shapes.size(); ++rank) {
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
         meetings[rank][mechanism] += builds[rank] ? 1 : 0;
       }
     }
@@ -104,10 +115,12 @@ MetRank met_rank(const StepRecord& row,
                  const std::vector<BatchShape>& batches,
                  std::vector<double> meetings,
                  bool varlen) {
+  static const std::vector<PassFeature> features =
+      mapped(kMeetingFeatures, [](const char* name) { return PassFeature(name); });
   MetRank met;
-  for (const char* feature : kMeetingFeatures) {
-    met.features.push_back(sum_of(
-        batches, [&](const BatchShape& batch) { return pass_feature(feature, batch, varlen); }));
+  for (const PassFeature& feature : features) {
+    met.features.push_back(
+        sum_of(batches, [&](const BatchShape& batch) { return feature.of(batch, varlen); }));
   }
   met.meetings = std::move(meetings);
   met.row = &row;
@@ -144,10 +157,15 @@ std::vector<MetStep> met_steps(std::span<const RecordedRun> runs,
                                std::span<const ShapeCost> mechanisms) {
   const auto ranks = at(runs.front().record.world_size);
   const bool varlen = runs.front().plan.model.attention == AttentionKind::Varlen;
-  std::vector<std::map<std::pair<int, int>, std::vector<BatchShape>>> planned(runs.size());
+  std::vector<std::map<std::pair<int, int>, PlannedRank>> planned(runs.size());
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    for (const MicroBatch& batch : runs[i].plan.micro_batches) {
-      planned[i][{batch.step, batch.rank}].push_back(batch.shape(runs[i].plan.model.window));
+    for (const MicroBatch& of_plan : runs[i].plan.micro_batches) {
+      const BatchShape batch = of_plan.shape(runs[i].plan.model.window);
+      PlannedRank& rank = planned[i][{of_plan.step, of_plan.rank}];
+      rank.batches.push_back(batch);
+      rank.shapes.push_back(varlen && batch.samples > 0
+                                ? BatchShape{1, batch.useful_tokens, batch.useful_tokens}
+                                : batch);
     }
   }
   std::vector<MetStep> result;
@@ -156,17 +174,11 @@ std::vector<MetStep> met_steps(std::span<const RecordedRun> runs,
         mapped(mechanisms, [ranks](const ShapeCost& cost) { return RankCaches(cost, ranks); });
     for (const StepRows& rows : process) {
       MetStep met{rows.run, rows.repeat, rows.step, {}};
-      std::vector<std::vector<BatchShape>> shapes(ranks);
-      std::vector<std::vector<BatchShape>> batches(ranks);
+      std::vector<const PlannedRank*> of_ranks(ranks);
       for (std::size_t rank = 0; rank < ranks; ++rank) {
-        batches[rank] = planned[rows.run][{rows.step, static_cast<int>(rank)}];
-        shapes[rank] = mapped(batches[rank], [varlen](const BatchShape& batch) {
-          return varlen && batch.samples > 0
-                     ? BatchShape{1, batch.useful_tokens, batch.useful_tokens}
-                     : batch;
-        });
+        of_ranks[rank] = &planned[rows.run][{rows.step, static_cast<int>(rank)}];
       }
-      std::vector<std::vector<double>> meetings = meetings_of(shapes, caches);
+      std::vector<std::vector<double>> meetings = meetings_of(of_ranks, caches);
       const bool complete = std::ranges::all_of(
           rows.ranks, [](const StepRecord* row) { return row != nullptr && row->samples > 0; });
       if (!complete || rows.step < runs[rows.run].record.warmup_steps) {
@@ -175,7 +187,8 @@ std::vector<MetStep> met_steps(std::span<const RecordedRun> runs,
       const bool alone = ranks == 1;
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         const StepRecord& row = *rows.ranks[rank];
-        met.ranks.push_back(met_rank(row, batches[rank], std::move(meetings[rank]), varlen));
+        met.ranks.push_back(
+            met_rank(row, of_ranks[rank]->batches, std::move(meetings[rank]), varlen));
         met.ranks.back().backward = alone || !row.buckets.empty() ? row.backward_ms * 1e-3 : 0;
       }
       result.push_back(std::move(met));

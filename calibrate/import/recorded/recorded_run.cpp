@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <set>
 #include <utility>
 
 #include <fmt/core.h>
@@ -158,6 +157,8 @@ void decide_waits(Observations& all, RecordedCosts& costs) {
 /// host.
 std::vector<ComputeRatio> compute_ratios(const Observations& all, const RecordedModel& model) {
   const bool varlen = model.model.attention == AttentionKind::Varlen;
+  const PassSeconds forward(model.forward, model.forward.coefficients);
+  const PassSeconds backward(model.backward, model.backward.coefficients);
   std::vector<ComputeRatio> ratios;
   double sum = 0;
   for (std::size_t i = 0; i < all.forward.size(); ++i) {
@@ -165,8 +166,7 @@ std::vector<ComputeRatio> compute_ratios(const Observations& all, const Recorded
       continue;
     }
     const double fitted = sum_of(all.forward[i].batches, [&](const BatchShape& batch) {
-      return pass_seconds(model.forward, model.forward.coefficients, batch, varlen) +
-             pass_seconds(model.backward, model.backward.coefficients, batch, varlen);
+      return forward.of(batch, varlen) + backward.of(batch, varlen);
     });
     const double ratio = (all.forward[i].seconds + all.backward[i].seconds) / fitted;
     ratios.push_back({all.forward[i].step, ratio});
@@ -317,11 +317,11 @@ void describe_runs(std::span<const RecordedRun> runs,
   costs.model.model = runs.front().plan.model;
   costs.on_gpu = !has_processor_times(record) &&
                  (record.backend == "nccl" || record.versions->contains("cuda"));
-  std::set<int> steps;
+  std::vector<bool> fitted(at(all.steps));
   for (const PassObservation& one : all.forward) {
-    steps.insert(one.step);
+    fitted[at(one.step)] = true;
   }
-  costs.steps = static_cast<int>(steps.size());
+  costs.steps = static_cast<int>(std::ranges::count(fitted, true));
 }
 
 /// Fits the all-reduces, recorded by themselves or as what they leave exposed.

@@ -1,6 +1,7 @@
 #include "sim/batching/algorithms/separable_allocation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <queue>
 #include <utility>
@@ -65,13 +66,28 @@ void find_lower_hull(std::span<const Integer> values,
   }
 }
 
+/// Whether the lower hull of (d, values[d]) may begin with a slope below this one.
+template <typename Integer>
+bool may_begin_below(std::span<const Integer> values, double slope) {
+  const auto above = static_cast<Integer>(std::ceil(slope));
+  bool below = false;
+  for (std::size_t d = 1; d < values.size(); ++d) {
+    below |= values[d] - values[0] <= above * static_cast<std::int64_t>(d);
+  }
+  return below;
+}
+
 /// The `count` edges of all hulls that come first, in their order.
 template <typename Integer>
 std::vector<Edge<Integer>> first_edges(const Values<Integer>& values, std::size_t count) {
   std::priority_queue<Edge<Integer>> kept;  // The last of them in front.
   std::vector<Edge<Integer>> hull;
   for (std::size_t rank = 0; rank < values.ranks(); ++rank) {
-    find_lower_hull(values.of(rank), rank, hull);
+    const std::span<const Integer> own = values.of(rank);
+    if (kept.size() == count && !may_begin_below(own, kept.top().slope)) {
+      continue;  // Most ranks give up nothing.
+    }
+    find_lower_hull(own, rank, hull);
     for (const Edge<Integer>& edge : hull) {
       if (kept.size() == count) {
         if (!(edge < kept.top())) {
@@ -132,29 +148,48 @@ struct Choices {
   }
 };
 
+/// A rank's least reduced value, the least of its others, and the amount of the former.
+template <typename Integer>
+struct Least {
+  Integer value = 0;
+  Integer next = 0;
+  std::int64_t taken = 0;
+};
+
 template <typename Integer>
 Choices<Integer> open_choices(const Values<Integer>& values, const Relaxed<Integer>& relaxed) {
-  std::vector<Integer> least(values.ranks());
   const auto reduced = [&](std::span<const Integer> own, std::size_t d) {
     return own[d] - relaxed.price * static_cast<std::int64_t>(d);
   };
+  std::vector<Least<Integer>> least;
+  least.reserve(values.ranks());
   Integer gap = 0;
   for (std::size_t rank = 0; rank < values.ranks(); ++rank) {
     const std::span<const Integer> own = values.of(rank);
-    Integer smallest = own[0];
+    Least<Integer> of_rank{own[0], own[0], 0};
     for (std::size_t d = 1; d < own.size(); ++d) {
-      smallest = std::min(smallest, reduced(own, d));
+      const Integer value = reduced(own, d);
+      if (value < of_rank.value) {
+        of_rank = {value, of_rank.value, static_cast<std::int64_t>(d)};
+      } else if (d == 1 || value < of_rank.next) {
+        of_rank.next = value;
+      }
     }
-    least[rank] = smallest;
-    gap += reduced(own, at(relaxed.taken[rank])) - least[rank];
+    least.push_back(of_rank);
+    gap += reduced(own, at(relaxed.taken[rank])) - of_rank.value;
   }
   Choices<Integer> choices;
   choices.first.reserve(values.ranks() + 1);
+  choices.all.reserve(values.ranks());
   for (std::size_t rank = 0; rank < values.ranks(); ++rank) {
     choices.first.push_back(choices.all.size());
     const std::span<const Integer> own = values.of(rank);
+    if (own.size() == 1 || least[rank].next - least[rank].value > gap) {
+      choices.all.push_back({least[rank].taken, 0});
+      continue;
+    }
     for (std::size_t d = 0; d < own.size(); ++d) {
-      const Integer excess = reduced(own, d) - least[rank];
+      const Integer excess = reduced(own, d) - least[rank].value;
       if (excess <= gap) {
         choices.all.push_back({static_cast<std::int64_t>(d), excess});
       }

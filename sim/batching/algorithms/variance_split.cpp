@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/mapped.h"
 
 namespace stepsim {
 namespace {
@@ -37,6 +39,8 @@ class Splitter {
  public:
   explicit Splitter(const SlackProblem& problem)
       : problem_(problem), is_narrow_(sum_bits(problem) < 61) {
+    first_.reserve(problem.fitting.size() + 1);
+    distances_.reserve(at(sum_of(problem.fitting, std::identity())));
     for (std::size_t rank = 0; rank < problem.fitting.size(); ++rank) {
       first_.push_back(distances_.size());
       const std::int64_t most = std::min(problem.fitting[rank] - 1, problem.slack);

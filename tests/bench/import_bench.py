@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """How fast are large measurements read and fitted?
 
-usage: import_bench.py STEPCAL [STEPCAL…] [--rows 1e6] [--trace FILE] [--trace-mb 200] [--step-times 20000] [--repeat 3]
+usage: import_bench.py STEPCAL [STEPCAL…] [--rows 1e6] [--trace FILE] [--trace-mb 200] [--step-times 20000] [--repeat 5]
+                       [--dom build/tests/bench/simdjson_dom]
 
 Gives each STEPCAL by turns a run record of many rows (those of the tour repeated), a trace of PyTorch's profiler
 (--trace: its rows repeated) and a table of step times (drawn from a seed), and prints the median processor time,
-MB and rows a second and the most memory of each. Beside them, once each, stands what it takes only to parse the same
-text: Python's json.loads, row by row or the trace as a whole, and pysimdjson, where it is installed. Files lie in a
-folder that is removed at the end.
+MB and rows a second and the most memory of each. Beside them, by turns with them, stands what it takes only to parse
+the same text, row by row or the trace as a whole: Python's json.loads and simdjson's DOM (--dom, simdjson_dom.cpp).
+Files lie in a folder that is removed at the end.
 """
 
 import argparse
 import gzip
-import importlib.util
 import json
 import pathlib
 import random
@@ -40,6 +40,27 @@ def write_record(path, rows):
             row = dict(lines[place])
             row["repeat"] += copy * repeats
             row["start_ms"] = round(row["start_ms"] + copy * span, 5)
+            file.write(json.dumps(row, separators=(",", ":")) + "\n")
+
+
+def write_differing(path, rows):
+    """The tour's record with a batch of its own in each row, times in proportion to its tokens, and no buckets."""
+    header, *lines = RECORD.read_text(encoding="utf-8").splitlines()
+    lines = list(map(json.loads, lines))
+    draw = random.Random(1)
+    with path.open("w", encoding="utf-8") as file:
+        file.write(json.dumps({**json.loads(header), "repeats": 1}) + "\n")
+        for number in range(rows):
+            row = dict(lines[number % len(lines)])
+            lengths = [draw.randint(5, 900) for _ in range(draw.randint(4, 60))]
+            tokens = len(lengths) * max(lengths)
+            row.update(repeat=0, step=number // 2, rank=number % 2, samples=len(lengths), max_length=max(lengths),
+                       useful_tokens=sum(lengths), padded_tokens=tokens, lengths=lengths, buckets=[])
+            row["start_ms"] += 1e4 * (number // 2)
+            for time in ("forward_ms", "backward_ms", "forward_cpu_ms", "backward_cpu_ms"):
+                row[time] *= tokens / 2048 * draw.uniform(0.9, 1.1)
+            parts = ("data_ms", "forward_ms", "backward_ms", "wait_ms", "optimizer_ms")
+            row["step_ms"] = sum(row[part] for part in parts)
             file.write(json.dumps(row, separators=(",", ":")) + "\n")
 
 
@@ -95,21 +116,11 @@ def run(command):
     return tuple(map(float, done.stdout.split()))
 
 
-# [name] What parses one text by it.
-PARSERS = {
-    "json.loads alone": "import json; parse = json.loads",
-    "pysimdjson alone": "import simdjson; parse = lambda text: simdjson.Parser().parse(text.encode()).as_dict()",
-}
-
-
-def parsers():
-    """The commands that only parse a file, line by line or whole."""
-    for name, start in PARSERS.items():
-        if "simdjson" in start and importlib.util.find_spec("simdjson") is None:
-            continue
-        code = (f"import sys; {start}\nwith open(sys.argv[1], encoding='utf-8') as file:\n"
-                "    for text in (file if sys.argv[1].endswith('l') else [file.read()]):\n        parse(text)")  # fmt: skip
-        yield name, [sys.executable, "-c", code]
+JSON_LOADS = """import json, sys
+with open(sys.argv[1], encoding="utf-8") as file:
+    for text in file if sys.argv[1].endswith("l") else [file.read()]:
+        json.loads(text)
+"""
 
 
 def main():
@@ -119,7 +130,8 @@ def main():
     parser.add_argument("--trace", type=pathlib.Path)
     parser.add_argument("--trace-mb", type=float, default=200)
     parser.add_argument("--step-times", type=int, default=20_000)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--dom")
     arguments = parser.parse_args()
     print("| what | program | seconds | spread | MB/s | rows/s | memory, MiB |")
     print("|---|---|---|---|---|---|---|")
@@ -130,6 +142,10 @@ def main():
             write_record(folder / "record.jsonl", arguments.rows)
             cases.append((f"run record, {arguments.rows:,} rows", "record.jsonl", arguments.rows,
                           ["import", "run-record", "record.jsonl", "--profile", "record.json"]))
+            rows = arguments.rows // 10
+            write_differing(folder / "differing.jsonl", rows)
+            cases.append((f"run record, {rows:,} rows, batches differ", "differing.jsonl", rows,
+                          ["import", "run-record", "differing.jsonl", "--profile", "differing.json"]))
         if arguments.trace:
             rows = write_trace(folder / "trace.json", arguments.trace, arguments.trace_mb)
             cases.append((f"trace, {rows:,} rows", "trace.json", rows, ["import", "kineto", "trace.json"]))
@@ -140,12 +156,15 @@ def main():
         for what, file, rows, words in cases:
             size = (folder / file).stat().st_size / 1e6
             words = [str(folder / word) if "." in word else word for word in words]
-            results = {program: [] for program in arguments.stepcal}
-            for _ in range(arguments.repeat):
-                for program in arguments.stepcal:
-                    results[program].append(run([program, *words]))
+            commands = {program: [program, *words] for program in arguments.stepcal}
             if not file.endswith(".csv"):
-                results.update({name: [run([*command, str(folder / file)])] for name, command in parsers()})
+                commands["json.loads alone"] = [sys.executable, "-c", JSON_LOADS, str(folder / file)]
+                if arguments.dom:
+                    commands["simdjson's DOM alone"] = [arguments.dom, str(folder / file)]
+            results = {program: [] for program in commands}
+            for _ in range(arguments.repeat):
+                for program, command in commands.items():
+                    results[program].append(run(command))
             for program, runs in results.items():
                 seconds = [one[0] for one in runs]
                 middle = statistics.median(seconds)

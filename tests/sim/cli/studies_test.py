@@ -534,6 +534,14 @@ def test_solve_says_where_a_key_makes_no_difference_that_a_run_could_show():
     result = json.loads(run("solve", SKEW, *key, "--step-time", f"{middle} ms", "--json", "-").stdout)
     assert 0.01 < result["change_over_range"] < 0.1, result
     assert "nothing to learn" not in run("solve", SKEW, *key, "--step-time", f"{middle} ms").stdout
+    # And so can a key whose larger values make the step shorter.
+    key = ["--key", "cluster.compute_speed=1..1.1", "--policy", "variable_fixed"]
+    ends = json.loads(run("solve", SKEW, *key, "--step-time", "1 ms", "--json", "-", status=1).stdout)
+    middle = (ends["low"]["step_ms"] + ends["high"]["step_ms"]) / 2
+    assert ends["high"]["step_ms"] < middle, ends
+    result = json.loads(run("solve", SKEW, *key, "--step-time", f"{middle} ms", "--json", "-").stdout)
+    assert 0.01 < result["change_over_range"] < 0.2, result
+    assert "nothing to learn" not in run("solve", SKEW, *key, "--step-time", f"{middle} ms").stdout
 
 
 def test_best_buckets_that_are_chosen_are_the_ones_to_paste():
@@ -600,6 +608,12 @@ def test_run_and_tune_say_what_a_plain_loop_breaks_on():
     assert answer < text.index("note: with that setting, ranks have") < text.index(hangs), text
     text = run("tune", VALLEY, *over).stdout
     assert "note: with that setting" not in text, text
+
+
+def test_tune_predicts_the_more_settings_the_less_its_search_may_miss():
+    priced = [json.loads(run("tune", SKEW, "--within", within, "--json", "-").stdout)["priced"]
+              for within in ("0.01", "1", "20")]
+    assert priced[0] > priced[1] > priced[2], priced
 
 
 def test_tune_recommends_no_change_that_gains_nothing_by_itself():

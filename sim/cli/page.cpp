@@ -65,8 +65,8 @@ void add(const std::vector<CapPoint>& caps, Bytes memory_capacity, PageContent& 
   }
 }
 
-/// Whether draws of a policy are played all at once, and no op is drawn by itself. Else a page shows
-/// its times without noise.
+/// Whether draws of a policy are played all at once, and no op is drawn by itself. Else a page
+/// shows its times without noise.
 bool draws_are_quick(Jobs& jobs, const std::string& policy) {
   Run run(jobs.job(policy, {}));
   return run.reduced().plain() ||

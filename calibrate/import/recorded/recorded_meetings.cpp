@@ -115,10 +115,10 @@ MetRank met_rank(const StepRecord& row,
                  const std::vector<BatchShape>& batches,
                  std::vector<double> meetings,
                  bool varlen) {
-  static const std::vector<PassFeature> features =
+  static const std::vector<PassFeature> kFeatures =
       mapped(kMeetingFeatures, [](const char* name) { return PassFeature(name); });
   MetRank met;
-  for (const PassFeature& feature : features) {
+  for (const PassFeature& feature : kFeatures) {
     met.features.push_back(
         sum_of(batches, [&](const BatchShape& batch) { return feature.of(batch, varlen); }));
   }

@@ -64,7 +64,7 @@ class RelativeRows {
                                                 const std::vector<double>& y,
                                                 const std::vector<double>& weights = {});
 
-/// The same with equal rows put together.
+/// This fits the same with equal rows put together.
 [[nodiscard]] std::vector<double> relative_nnls(const DistinctRows& rows,
                                                 const std::vector<double>& y,
                                                 const std::vector<double>& weights = {});

@@ -117,20 +117,6 @@ STEPSIM_TARGET_CLONES bool rounded_times(
   return beyond == 0;
 }
 
-STEPSIM_TARGET_CLONES bool jittered_times(const double* __restrict__ time,
-                                          const double* __restrict__ factor,
-                                          std::size_t lanes,
-                                          double* __restrict__ out) {
-  constexpr double kSeconds = 1e-9;  // As to_seconds() has it.
-  std::int64_t beyond = 0;
-  for (std::size_t l = 0; l < lanes; ++l) {
-    const double exact = (time[l] * kSeconds) * factor[l] * kPerSecond;
-    beyond |= is_beyond(exact);
-    out[l] = rounded(exact);
-  }
-  return beyond == 0;
-}
-
 STEPSIM_TARGET_CLONES void launch_kernel(const double* __restrict__ launch,
                                          const double* __restrict__ time,
                                          std::size_t lanes,

@@ -60,12 +60,6 @@ void product(const double* a, const double* b, std::size_t lanes, double* out);
 [[nodiscard]] bool rounded_times(
     double seconds, const double* load, const double* factor, std::size_t lanes, double* out);
 
-/// Sets out to time * factor in whole nanoseconds, rounded as by to_duration(). False: as above.
-[[nodiscard]] bool jittered_times(const double* time,
-                                  const double* factor,
-                                  std::size_t lanes,
-                                  double* out);
-
 /// Launches a kernel: the host goes on by `launch`, and the stream ends `time` after the later of
 /// both. Arrays are apart from one another.
 void launch_kernel(

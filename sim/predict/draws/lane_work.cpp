@@ -6,6 +6,11 @@
 #include "sim/predict/draws/lane_loops.h"
 
 namespace stepsim {
+namespace {
+
+constexpr double kSecondsPerNs = 1e-9;  // As to_seconds() has it.
+
+}  // namespace
 
 void LaneSpan::reset(std::size_t lanes) {
   host.assign(lanes, 0.0);
@@ -165,8 +170,8 @@ void LaneFolder::draw(const LaneTimes& work, std::size_t micro_batch, double* ti
   const std::size_t kernel = listed_[micro_batch]++;
   std::ranges::copy(work, time);
   for (std::size_t l = 0; !slowness_->ops.empty() && l < lanes_; l += draws_) {
-    exact_ &=
-        jittered_times(&work[l], &slowness_->ops[micro_batch][kernel * draws_], draws_, &time[l]);
+    exact_ &= rounded_times(
+        kSecondsPerNs, &work[l], &slowness_->ops[micro_batch][kernel * draws_], draws_, &time[l]);
   }
   for (std::size_t l = 0; stalls && l < lanes_; l += draws_) {
     stepsim::add(slowness_->stall.data(), draws_, &time[l]);

@@ -32,7 +32,7 @@ import ranks  # noqa: E402
 import results  # noqa: E402
 
 import stepsim  # noqa: E402
-from stepsim import _core, _toml  # noqa: E402
+from stepsim import _core  # noqa: E402
 from stepsim.torch import BatchSampler  # noqa: E402
 
 LIMIT_S = 480
@@ -119,7 +119,7 @@ def document(kind, parameters):
 def alone(work, options, kind, parameters, lengths):
     """A process that plans in C++ alone: ask it with a number of an epoch."""
     scenario = work / f"planning_{kind}.toml"
-    scenario.write_text(_toml.document_text(document(kind, parameters)), encoding="utf-8")
+    scenario.write_text(stepsim.Scenario(document(kind, parameters)).text, encoding="utf-8")
     program = pathlib.Path(options.build) / "tests" / "live" / "plan_epochs"
     return subprocess.Popen([program, scenario, kind, lengths, "2"], stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE, text=True, bufsize=1)
@@ -163,7 +163,8 @@ def throughput(work, options):
     folder = work / f"throughput{number}"
     folder.mkdir(exist_ok=True)
     begun = campaign.processor_s()
-    lengths = _core.data_lengths(_core.scenario_path("planner_2ranks"), None, [], "fixed")
+    scenario = _core.Scenario(_core.scenario_path("planner_2ranks"), None, [])
+    lengths = _core.data_lengths(scenario, "fixed")
     file = folder / "lengths.txt"
     file.write_text("\n".join(map(str, lengths.tolist())) + "\n", encoding="ascii")
     spec = {"model": MODEL, "lengths": str(file)}

@@ -88,6 +88,7 @@ std::vector<TrainingPlan> training_plans(const Scenario& scenario,
   const std::optional<double> peak = scenario.peak_tflops
                                          ? std::optional(*scenario.peak_tflops * kTera)
                                          : peak_flops(profile.device, scenario.model.dtype);
+  KnownLengths known;
   return mapped(predictions, [&](const Prediction& prediction) {
     TrainingPlan plan;
     plan.policy = prediction.policy;
@@ -98,9 +99,9 @@ std::vector<TrainingPlan> training_plans(const Scenario& scenario,
     }
     const BatchingPolicy& policy = find_policy(scenario, prediction.policy);
     // Recorded batches are a part of the data.
-    const std::vector<std::int64_t> lengths =
-        policy.played() != nullptr ? generate_lengths(scenario.lengths, scenario.samples)
-                                   : data_lengths(scenario, policy);
+    const std::vector<std::int64_t> lengths = policy.played() != nullptr
+                                                  ? known.of(scenario.lengths, scenario.samples)
+                                                  : data_lengths(scenario, policy, known);
     // The parts that a policy cuts samples into have fewer pairs than the samples.
     const bool is_known = scenario.flops_per_token || !policy.cuts();
     if (const auto flops = is_known ? flops_per_token(scenario, lengths) : std::nullopt) {

@@ -8,6 +8,10 @@
 
 namespace stepsim {
 
+/// The batches of an epoch, the one that `input` says.
+/// Raises InputError: more ranks than samples, or a rank without a batch (drop_last).
+[[nodiscard]] EpochPlan plan_epoch(const BatchingPolicy& policy, const PolicyInput& input);
+
 /// The batches of a run's steps, one step after another. They are taken from epochs, which are
 /// planned as the steps reach them.
 ///
@@ -16,20 +20,16 @@ namespace stepsim {
 /// waiting for the others. With set_epoch it goes on with the batches of the next epoch instead.
 class StepBatches {
  public:
-  /// Plans the first epoch. `policy` and the data of `input` must outlive this. `revise`: changes
-  /// each epoch before its batches are used, in the order of the epochs.
-  /// Raises InputError: more ranks than samples, or a rank without a batch (drop_last).
+  /// `first`: the epoch of `input`, by plan_epoch(). `revise`: changes each later one before its
+  /// batches are used. All but `revise` and the numbers of `input` must outlive this.
   StepBatches(const BatchingPolicy& policy,
               PolicyInput input,
+              const EpochPlan& first,
               std::function<void(EpochPlan&)> revise = {});
 
   /// [rank] The samples, or parts of them, of the next step.
   /// Raises InputError: a rank has no batch in an epoch that the step begins.
   [[nodiscard]] std::vector<std::vector<Piece>> next();
-
-  [[nodiscard]] const EpochPlan& first_epoch() const { return epochs_.front(); }
-  /// Hands the first epoch out, after the last step.
-  [[nodiscard]] EpochPlan take_first_epoch() && { return std::move(epochs_.front()); }
 
  private:
   /// Where a rank is: the next of its batches in one of the epochs.
@@ -38,16 +38,20 @@ class StepBatches {
     std::size_t batch = 0;
   };
 
-  void plan_epoch();
-  /// Empties the epochs that all ranks have left, but for the first.
+  [[nodiscard]] const EpochPlan& epoch(std::size_t number) const {
+    return number == 0 ? first_ : later_[number - 1];
+  }
+  void plan_next();
+  /// Empties the later epochs that all ranks have left.
   void forget_old_epochs();
 
   const BatchingPolicy& policy_;
   PolicyInput input_;
   std::function<void(EpochPlan&)> revise_;
-  std::vector<EpochPlan> epochs_;
-  std::size_t forgotten_ = 0;  ///< Epochs that are empty: those from 1 up to this one.
-  std::vector<Place> places_;  ///< [rank]
+  const EpochPlan& first_;
+  std::vector<EpochPlan> later_;  ///< From the second epoch on.
+  std::size_t forgotten_ = 0;     ///< So many of them are empty.
+  std::vector<Place> places_;     ///< [rank]
 };
 
 }  // namespace stepsim

@@ -9,7 +9,7 @@
 #include "costmodel/base/parse_units.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/ask/question.h"
-#include "sim/predict/scenario_profile.h"
+#include "sim/predict/run/jobs.h"
 #include "sim/predict/step_cost.h"
 #include "sim/report/ladder_report.h"
 
@@ -91,8 +91,9 @@ Answer ask_ladder(const Request& request, const LadderQuestion& asked) {
   if (!asked.policy.empty()) {
     policies = {find_policy(scenario, asked.policy)};
   }
-  const Profile profile = scenario_profile(scenario);
-  LadderOptions options = ladder_options(asked, shapes_of(request, asked, scenario, profile));
+  Jobs jobs(scenario);
+  LadderOptions options =
+      ladder_options(asked, shapes_of(request, asked, scenario, *jobs.profile(scenario)));
   Progress progress("padding an epoch");
   const ProgressCallback report = progress.callback();
   std::vector<LadderStudy> studies;
@@ -100,7 +101,7 @@ Answer ask_ladder(const Request& request, const LadderQuestion& asked) {
     options.on_progress = [&](double share) {
       report((static_cast<double>(studies.size()) + share) / static_cast<double>(policies.size()));
     };
-    studies.push_back(study_ladders(scenario, policy, profile, options));
+    studies.push_back(study_ladders(jobs.job(policy.name(), {}), options));
   }
   progress.done();
   options.on_progress = nullptr;

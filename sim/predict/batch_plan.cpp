@@ -156,7 +156,7 @@ Plan empty_plan(const Scenario& scenario,
 /// Raises InputError: a sample is longer than all lengths that batches are padded to.
 void check_rungs(const BatchingPolicy& policy, const std::vector<std::int64_t>& lengths) {
   const std::vector<std::int64_t>& rungs = policy.pad_to_lengths();
-  if (!rungs.empty() && policy.row_length() == 0 && !lengths.empty()) {
+  if (!rungs.empty() && !policy.cuts() && policy.row_length() == 0 && !lengths.empty()) {
     (void)padded_to_rung(*std::ranges::max_element(lengths), rungs);
   }
 }
@@ -174,7 +174,6 @@ std::vector<std::int64_t> run_lengths(const Scenario& scenario,
   for (const std::int64_t length : lengths) {
     check_length(scenario, length);
   }
-  check_rungs(policy, lengths);
   return lengths;
 }
 
@@ -187,37 +186,13 @@ PolicyInput policy_input(const Scenario& scenario, const PlannedData& planned) {
   return input;
 }
 
-/// Plans the steps and fills in the first epoch, from lengths and targets. `drawn`: with varlen
-/// attention the lengths before its call cuts them.
-void make_steps(const Scenario& scenario,
-                const BatchingPolicy& policy,
-                const PlanningCost& cost,
-                const std::vector<std::int64_t>& drawn,
-                const TakeMicroBatch& take,
-                PlannedData& planned) {
+PolicyInput policy_input(const Scenario& scenario,
+                         const PlannedData& planned,
+                         const PlanningCost& cost) {
   PolicyInput input = policy_input(scenario, planned);
   input.step_cost = cost.batch;
   input.shape_seconds = cost.shape_seconds;
-  bool first = true;
-  const auto start = std::chrono::steady_clock::now();
-  const auto fit = [&](EpochPlan& epoch) {
-    const auto end = std::chrono::steady_clock::now();
-    std::optional<VarlenUse> use;
-    if (policy.is_varlen()) {
-      use = fit_into_slots(epoch, drawn, policy.varlen(), scenario.model.causal);
-    }
-    if (std::exchange(first, false)) {
-      planned.planning_seconds = std::chrono::duration<double>(end - start).count();
-      planned.varlen = use;
-    }
-  };
-  StepBatches batches(policy, input, fit);
-  for (int step = 0; step < scenario.steps; ++step) {
-    std::vector<RankBatches> of_step(at(scenario.ddp.accumulation_steps));
-    std::ranges::generate(of_step, [&] { return batches.next(); });
-    make_step(scenario, policy, input, batches.first_epoch(), step, of_step, take);
-  }
-  planned.first_epoch = std::move(batches).take_first_epoch();
+  return input;
 }
 
 /// Calls `form`; a message of the policy itself gets the policy's name.
@@ -246,33 +221,66 @@ std::vector<std::int64_t> data_lengths(const Scenario& scenario,
   return known.of(policy.lengths().value_or(scenario.lengths), scenario.samples);
 }
 
-PlannedData plan_steps(const Scenario& scenario,
-                       const BatchingPolicy& policy,
-                       const PlanningCost& cost,
-                       KnownLengths& known,
-                       const TakeMicroBatch& take) {
+PlannedData plan_data(const Scenario& scenario,
+                      const BatchingPolicy& policy,
+                      const PlanningCost& cost,
+                      KnownLengths& known) {
   check_memory(scenario, policy, {});
+  if (const PlayedBatches* played = policy.played()) {
+    return named(policy, [&] { return played_data(scenario, *played); });
+  }
   PlannedData planned;
+  const std::vector<std::int64_t> drawn = data_lengths(scenario, policy, known);
+  check_memory(scenario, policy, {}, std::ssize(drawn));
+  named(policy, [&] { planned.lengths = run_lengths(scenario, policy, drawn); });
+  if (scenario.targets) {
+    planned.targets = generate_targets(*scenario.targets, planned.lengths, scenario.samples == 0);
+  }
+  named(policy, [&] {
+    const auto start = std::chrono::steady_clock::now();
+    planned.first_epoch = plan_epoch(policy, policy_input(scenario, planned, cost));
+    const auto end = std::chrono::steady_clock::now();
+    planned.planning_seconds = std::chrono::duration<double>(end - start).count();
+    if (policy.is_varlen()) {
+      planned.varlen =
+          fit_into_slots(planned.first_epoch, drawn, policy.varlen(), scenario.model.causal);
+    }
+  });
+  return planned;
+}
+
+void plan_steps(const Scenario& scenario,
+                const BatchingPolicy& policy,
+                const PlanningCost& cost,
+                KnownLengths& known,
+                const PlannedData& data,
+                const TakeMicroBatch& take) {
+  check_memory(scenario, policy, {}, policy.played() == nullptr ? std::ssize(data.lengths) : 0);
   if (const PlayedBatches* played = policy.played()) {
     named(policy, [&] {
-      play(scenario, *played, planned, [&](MicroBatch batch) {
+      play(scenario, *played, [&](MicroBatch batch) {
         check_length(scenario, batch.shape().max_length);
         take(std::move(batch));
       });
     });
-    return planned;
+    return;
   }
-  planned.lengths = data_lengths(scenario, policy, known);
-  check_memory(scenario, policy, {}, std::ssize(planned.lengths));
-  const std::vector<std::int64_t> drawn =
-      policy.is_varlen() ? planned.lengths : std::vector<std::int64_t>();
-  named(policy,
-        [&] { planned.lengths = run_lengths(scenario, policy, std::move(planned.lengths)); });
-  if (scenario.targets) {
-    planned.targets = generate_targets(*scenario.targets, planned.lengths, scenario.samples == 0);
-  }
-  named(policy, [&] { make_steps(scenario, policy, cost, drawn, take, planned); });
-  return planned;
+  const auto fit = [&](EpochPlan& epoch) {
+    if (policy.is_varlen()) {
+      const std::vector<std::int64_t> drawn = data_lengths(scenario, policy, known);
+      (void)fit_into_slots(epoch, drawn, policy.varlen(), scenario.model.causal);
+    }
+  };
+  named(policy, [&] {
+    check_rungs(policy, data.lengths);
+    const PolicyInput input = policy_input(scenario, data, cost);
+    StepBatches batches(policy, input, data.first_epoch, fit);
+    for (int step = 0; step < scenario.steps; ++step) {
+      std::vector<RankBatches> of_step(at(scenario.ddp.accumulation_steps));
+      std::ranges::generate(of_step, [&] { return batches.next(); });
+      make_step(scenario, policy, input, data.first_epoch, step, of_step, take);
+    }
+  });
 }
 
 PlannedPolicy plan_policy(const Scenario& scenario,
@@ -283,8 +291,10 @@ PlannedPolicy plan_policy(const Scenario& scenario,
   std::vector<MicroBatch>& batches = planned.plan.micro_batches;
   batches.reserve(at(scenario.steps) * at(scenario.ranks) * at(scenario.ddp.accumulation_steps));
   KnownLengths none;
-  static_cast<PlannedData&>(planned) = plan_steps(
-      scenario, policy, cost, none, [&](MicroBatch batch) { batches.push_back(std::move(batch)); });
+  static_cast<PlannedData&>(planned) = plan_data(scenario, policy, cost, none);
+  plan_steps(scenario, policy, cost, none, planned, [&](MicroBatch batch) {
+    batches.push_back(std::move(batch));
+  });
   Plan header = empty_plan(scenario, policy, bucket_lists(scenario));
   header.micro_batches = std::move(batches);
   planned.plan = std::move(header);
@@ -295,11 +305,14 @@ BatchShape epoch_shape(const Scenario& scenario,
                        const BatchingPolicy& policy,
                        const PlannedData& planned,
                        std::span<const std::int64_t> batch) {
-  MicroBatch one;
-  one.lengths = mapped(planned.first_epoch.pieces_of(batch, planned.lengths), &Piece::length);
-  one.sequences = sequences_of(policy, one.lengths);
-  one.padded_length = padding_of(scenario, policy, planned.first_epoch, one.shape().max_length);
-  return one.shape();
+  const std::vector<std::int64_t> lengths = mapped(batch, [&](std::int64_t id) {
+    return planned.first_epoch.piece_of(id, planned.lengths).length;
+  });
+  const std::vector<std::int64_t> sequences = sequences_of(policy, lengths);
+  BatchShape shape = batch_shape(sequences.empty() ? lengths : sequences);
+  shape.max_length = std::max(shape.max_length,
+                              padding_of(scenario, policy, planned.first_epoch, shape.max_length));
+  return shape;
 }
 
 TrainingEffects first_epoch_effects(const Scenario& scenario,

@@ -15,7 +15,7 @@
 
 namespace stepsim {
 
-/// What a policy makes of a scenario's data, apart from the batches of the steps.
+/// The first stage of a run: what a policy makes of a scenario's data, the batches of an epoch.
 struct PlannedData {
   std::vector<std::int64_t> lengths;  ///< [sample] The lengths as they run, cut by a varlen call.
   std::vector<std::int64_t> targets;  ///< [sample] The second lengths; empty: there are none.
@@ -41,22 +41,34 @@ struct PlannedPolicy : PlannedData {
 /// Is told the micro-batches of a plan: by step, then rank, then micro-batch.
 using TakeMicroBatch = std::function<void(MicroBatch)>;
 
-/// Plans the steps of a scenario.
+/// Plans the first epoch of a scenario.
 ///
 /// Args:
 ///     cost: What the policy plans by, see planning_cost().
 ///     known: Data sets that were met before, and this one from now on.
-///     take: Is told all micro-batches, which are not kept.
 /// Raises:
 ///     InputError: see check_memory(); lengths are missing, there are more ranks than samples, or
 ///     the policy cannot plan this data.
-[[nodiscard]] PlannedData plan_steps(const Scenario& scenario,
-                                     const BatchingPolicy& policy,
-                                     const PlanningCost& cost,
-                                     KnownLengths& known,
-                                     const TakeMicroBatch& take);
+[[nodiscard]] PlannedData plan_data(const Scenario& scenario,
+                                    const BatchingPolicy& policy,
+                                    const PlanningCost& cost,
+                                    KnownLengths& known);
 
-/// The same, and keeps the micro-batches.
+/// Plans the steps of a scenario, and the later epochs that they reach.
+///
+/// Args:
+///     data: plan_data().
+///     take: Is told all micro-batches, which are not kept.
+/// Raises:
+///     InputError: see plan_data(); a batch is longer than the model takes.
+void plan_steps(const Scenario& scenario,
+                const BatchingPolicy& policy,
+                const PlanningCost& cost,
+                KnownLengths& known,
+                const PlannedData& data,
+                const TakeMicroBatch& take);
+
+/// Plans both, and keeps the micro-batches.
 [[nodiscard]] PlannedPolicy plan_policy(const Scenario& scenario,
                                         const BatchingPolicy& policy,
                                         const PlanningCost& cost);

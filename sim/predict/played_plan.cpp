@@ -86,14 +86,17 @@ std::int64_t played_shapes(const PlayedBatches& played) {
 
 }  // namespace
 
-void play(const Scenario& scenario,
-          const PlayedBatches& played,
-          PlannedData& planned,
-          const TakeMicroBatch& take) {
+PlannedData played_data(const Scenario& scenario, const PlayedBatches& played) {
   check_played(scenario, played);
+  PlannedData planned;
   planned.lengths = played.lengths;
   planned.targets = scenario.targets ? played.targets : std::vector<std::int64_t>();
   planned.first_epoch = epoch_of(played);
+  return planned;
+}
+
+void play(const Scenario& scenario, const PlayedBatches& played, const TakeMicroBatch& take) {
+  check_played(scenario, played);
   const std::size_t of_step = at(played.ranks) * at(scenario.ddp.accumulation_steps);
   for (int step = 0; step < scenario.steps; ++step) {
     const std::size_t first = at(step % played.steps) * of_step;

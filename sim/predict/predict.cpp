@@ -201,9 +201,9 @@ Prediction predict(const Job& job, const PredictOptions& options) {
   Prediction prediction;
   prediction.scenario = run.scenario().name;
   prediction.policy = run.policy().name();
-  prediction.varlen = run.planned().data.varlen;
+  prediction.varlen = run.planned().data->varlen;
   if (options.on_planned) {
-    options.on_planned(run.planned().data.planning_seconds);
+    options.on_planned(run.planned().data->planning_seconds);
   }
   if (options.training_effects) {
     prediction.training = run.training_effects();

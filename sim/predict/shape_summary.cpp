@@ -76,7 +76,7 @@ std::vector<std::int64_t> distinct_by_step(const Run& run) {
 /// Stalls of the first epoch, which are priced as the simulated ones turned out: a host that runs
 /// ahead hides a part. `shown`: lost time over StallSum::seconds in the run.
 std::optional<EpochShapes> epoch_of(const Run& run, double shown, double warm_ms) {
-  std::vector<BatchShape> shapes = epoch_shapes(run.scenario(), run.policy(), run.planned().data);
+  std::vector<BatchShape> shapes = epoch_shapes(run.scenario(), run.policy(), *run.planned().data);
   const auto ranks = at(run.scenario().ranks);
   const auto micro = at(run.scenario().ddp.accumulation_steps);
   const std::size_t steps = shapes.size() / (ranks * micro);

@@ -147,14 +147,16 @@ std::vector<Key> scenario_keys() {
       required(custom("name", read_name, "text", "")),
       text("question", field(&S::question), "what the scenario answers", "empty"),
       integer("seed", field(&S::seed), {0}, "integer, 0 or more"),
-      required(integer("steps",
-                       field(&S::steps),
-                       {1, kMaxSteps},
-                       "optimizer steps to simulate, 1 to 1,000,000")),
-      integer("warmup_steps",
-              field(&S::warmup_steps),
-              {0, kMaxSteps},
-              "leading steps left out of every mean; fewer than `steps`"),
+      touching(Stage::Planned,
+               required(integer("steps",
+                                field(&S::steps),
+                                {1, kMaxSteps},
+                                "optimizer steps to simulate, 1 to 1,000,000"))),
+      touching(Stage::Planned,
+               integer("warmup_steps",
+                       field(&S::warmup_steps),
+                       {0, kMaxSteps},
+                       "leading steps left out of every mean; fewer than `steps`")),
   };
 }
 
@@ -203,11 +205,13 @@ std::vector<Key> cluster_keys() {
                       speed(),
                       "how many times as fast the network is as the profile, `all_reduce` or "
                       "`topology` say: every collective's time is divided by it")),
-      number("compute_speed",
-             field(&S::compute_speed),
-             speed(),
-             "how many times as fast ranks compute as the profile or `[times]` say: every kernel's "
-             "time is divided by it; the host's (launches, building and loading batches) is not"),
+      touching(Stage::Planned,  // Policies that plan by time read it.
+               number("compute_speed",
+                      field(&S::compute_speed),
+                      speed(),
+                      "how many times as fast ranks compute as the profile or `[times]` say: every "
+                      "kernel's time is divided by it; the host's (launches, building and loading "
+                      "batches) is not")),
       touching(Stage::Played,
                number("peak_tflops",
                       field(&S::peak_tflops),

@@ -187,7 +187,7 @@ const std::vector<KeyTable>& key_tables() {
 
 Stage first_stage_of(const std::string& key) {
   const Key* row = find_row(key);
-  return row == nullptr ? Stage::Planned : row->touches.value_or(Stage::Planned);
+  return row == nullptr ? Stage::Formed : row->touches.value_or(Stage::Formed);
 }
 
 Quantity quantity_of(const std::string& key) {

@@ -354,35 +354,47 @@ std::vector<Key> model_keys() {
       described("tied_embeddings", "the output layer shares the embedding", "true for `gpt2`"),
       described("causal", "attention looks back only", "true for `gpt2`, `llama`, `nanochat`"),
       described("window", "sliding attention window in tokens; 0: unlimited", "0"),
-      described("dtype", "compute: `f32`, `tf32`, `bf16`, `f16`, `f64`", "`f32`"),
-      described("parameter_dtype", "parameters and gradients, so also what is reduced", "`f32`"),
+      touching(Stage::Planned,
+               described("dtype", "compute: `f32`, `tf32`, `bf16`, `f16`, `f64`", "`f32`")),
+      touching(
+          Stage::Planned,
+          described(
+              "parameter_dtype", "parameters and gradients, so also what is reduced", "`f32`")),
       described("attention", "`dense`, `flash`, `varlen`", "`dense`"),
       described("kernels",
                 "what `stepcal` runs on a GPU for the ops of the plan: `torch_eager`, as PyTorch "
                 "without `torch.compile`, or `fused`, the fewest kernels",
                 "`torch_eager`"),
-      described("checkpointing",
-                "what a layer keeps for the backward, which computes the rest once more: less "
-                "memory, longer steps. `false`: all; `true` or `\"full\"`: its input alone; "
-                "`\"layers\"`: every n-th layer its input alone; `\"ops\"`: its input, fused "
-                "attention and all products of matrices but every n-th, which is PyTorch's "
-                "selective checkpointing by torchtitan's policy, see below",
-                "false"),
-      described(
-          "checkpoint_every",
-          "the n of `checkpointing = \"layers\"` and `\"ops\"`; 0 with `\"ops\"`: all products are "
-          "kept",
-          "2"),
-      described("loss_dtype",
-                "of the logits that the loss takes, for memory alone: `f32`, to which they are "
-                "cast first, or `\"own\"`, that of compute",
-                "`f32`"),
-      described("returns_loss",
-                "the model's forward takes the labels and returns the loss, as the classes of "
-                "transformers do; false: the loop computes it from the logits, as torchtitan's. "
-                "For memory under `fsdp2`: the root is gathered during the backward of a loss that "
-                "is inside of it",
-                "true for a `config.json` and the presets that are one"),
+      touching(
+          Stage::Planned,
+          described("checkpointing",
+                    "what a layer keeps for the backward, which computes the rest once more: less "
+                    "memory, longer steps. `false`: all; `true` or `\"full\"`: its input alone; "
+                    "`\"layers\"`: every n-th layer its input alone; `\"ops\"`: its input, fused "
+                    "attention and all products of matrices but every n-th, which is PyTorch's "
+                    "selective checkpointing by torchtitan's policy, see below",
+                    "false")),
+      touching(Stage::Planned,
+               described("checkpoint_every",
+                         "the n of `checkpointing = \"layers\"` and `\"ops\"`; 0 with `\"ops\"`: "
+                         "all products are "
+                         "kept",
+                         "2")),
+      touching(
+          Stage::Planned,
+          described("loss_dtype",
+                    "of the logits that the loss takes, for memory alone: `f32`, to which they are "
+                    "cast first, or `\"own\"`, that of compute",
+                    "`f32`")),
+      touching(
+          Stage::Planned,
+          described(
+              "returns_loss",
+              "the model's forward takes the labels and returns the loss, as the classes of "
+              "transformers do; false: the loop computes it from the logits, as torchtitan's. "
+              "For memory under `fsdp2`: the root is gathered during the backward of a loss that "
+              "is inside of it",
+              "true for a `config.json` and the presets that are one")),
       touching(
           Stage::Played,
           described("flops_per_token",

@@ -238,7 +238,7 @@ Blame blame(const Job& job, int most_ranks, const ProgressCallback& on_progress)
   result.imbalance = imbalance_of(prediction,
                                   job.policy(),
                                   scenario.warmup_steps,
-                                  static_cast<std::int64_t>(run.planned().data.lengths.size()));
+                                  static_cast<std::int64_t>(run.planned().data->lengths.size()));
   result.imbalance.work_over_mean = heaviest_work(run);
   if (scenario.ranks > 1) {
     result.imbalance.skew_over_mean = (1 + scenario.skew) / (1 + scenario.skew / 2);

@@ -28,8 +28,7 @@ std::function<ComparedPolicy(const std::string&)> compare_work(Jobs& jobs, KeptR
     options.on_planned = [&](double seconds) { compared.planning_seconds = seconds; };
     compared.prediction = predict(job, options);
     if (compared.prediction.shapes) {
-      compared.cure =
-          cheapest_cure(job.scenario(), job.policy(), *job.profile(), compared.prediction);
+      compared.cure = cheapest_cure(job, compared.prediction);
     }
     return compared;
   };

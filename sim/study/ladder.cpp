@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 #include <variant>
@@ -199,41 +200,35 @@ std::optional<std::size_t> best_row(const std::vector<PaddedEpoch>& rows) {
 /// One policy's epoch, and all that its rows have in common.
 class PolicyEpoch {
  public:
-  PolicyEpoch(const Scenario& scenario,
-              const BatchingPolicy& policy,
-              const Profile& profile,
-              KnownLengths& known,
-              const LadderOptions& options)
-      : scenario_(scenario),
-        policy_(policy.with_padding(1, {})),
-        own_(padding_of(policy)),
-        profile_(profile),
-        planned_(plan_steps(scenario,
-                            policy_,
-                            planning_cost(scenario, policy_, profile),
-                            known,
-                            [](const MicroBatch&) {})),
-        formed_(formed_epoch(policy_, planned_, scenario.ddp.accumulation_steps)),
-        price_(price_of(step_cost(with_attention_of(policy, scenario), profile))),
-        shapes_(formed_, scenario.ddp.accumulation_steps, price_, options) {
+  PolicyEpoch(const Job& job, const LadderOptions& options)
+      : job_(job.padded(1, {})),
+        own_(padding_of(job.policy())),
+        planned_(planned_data(job_)),
+        formed_(formed_epoch(job_.policy(), *planned_, micro_batches())),
+        price_(price_of(
+            step_cost(with_attention_of(job_.policy(), job_.scenario()), *job_.profile()))),
+        shapes_(formed_, micro_batches(), price_, options) {
     find_batches();
     problem_.price = price_;
     problem_.shape_seconds = options.shape_seconds;
     problem_.key = options.key;
     problem_.step = options.step;
+    Scenario scenario = job_.scenario();
     if (scenario.model.max_length > 0) {
       problem_.longest_allowed = scenario.model.max_length;
     }
-    scenario_.steps = static_cast<int>(std::min<std::int64_t>(steps(), kMaxSteps));
-    scenario_.warmup_steps = 0;
-    scenario_.new_shapes.mechanisms.emplace();  // The rows count them.
+    scenario.steps = static_cast<int>(std::min<std::int64_t>(steps(), kMaxSteps));
+    scenario.warmup_steps = 0;
+    scenario.new_shapes.mechanisms.emplace();  // The rows count them.
+    job_ = Job(std::make_shared<const Scenario>(std::move(scenario)),
+               std::make_shared<const BatchingPolicy>(job_.policy()),
+               job_.profile(),
+               job_.stages());
   }
   PolicyEpoch(const PolicyEpoch&) = delete;
   PolicyEpoch& operator=(const PolicyEpoch&) = delete;
 
-  [[nodiscard]] std::int64_t steps() const {
-    return std::ssize(formed_.front()) / scenario_.ddp.accumulation_steps;
-  }
+  [[nodiscard]] std::int64_t steps() const { return std::ssize(formed_.front()) / micro_batches(); }
 
   [[nodiscard]] std::int64_t batch_sizes() const {
     std::set<std::int64_t> sizes;
@@ -270,20 +265,32 @@ class PolicyEpoch {
     };
   }
 
+  [[nodiscard]] int micro_batches() const { return job_.scenario().ddp.accumulation_steps; }
+
+  [[nodiscard]] static std::shared_ptr<const PlannedData> planned_data(const Job& job) {
+    return job.stages().formed->get([&] {
+      return std::make_shared<const PlannedData>(
+          plan_data(job.scenario(),
+                    job.policy(),
+                    planning_cost(job.scenario(), job.policy(), *job.profile()),
+                    *job.stages().lengths));
+    });
+  }
+
   [[nodiscard]] static Padding padding_of(const BatchingPolicy& policy) {
     return {policy.pad_to_multiple_of(), policy.pad_to_lengths()};
   }
 
   /// 0 where the policy cuts samples.
   [[nodiscard]] std::int64_t longest_sample() const {
-    return policy_.cuts() ? 0 : *std::ranges::max_element(planned_.lengths);
+    return job_.policy().cuts() ? 0 : *std::ranges::max_element(planned_->lengths);
   }
 
   void find_batches() {
-    const std::size_t micro_batches = at(scenario_.ddp.accumulation_steps);
-    const std::vector<std::size_t> slowest = slowest_ranks(formed_, micro_batches, price_);
+    const std::size_t of_step = at(micro_batches());
+    const std::vector<std::size_t> slowest = slowest_ranks(formed_, of_step, price_);
     const auto waited_for = [&](std::size_t rank, std::size_t i) {
-      return slowest[i / micro_batches] == rank;
+      return slowest[i / of_step] == rank;
     };
     const auto any = [](std::size_t, std::size_t) { return true; };
     batches_ = {ladder_batches(formed_, longest_sample(), waited_for),
@@ -305,7 +312,7 @@ class PolicyEpoch {
     for (const std::vector<LadderBatch>& batches : batches_) {
       problem.batches = batches;
       PaddedEpoch padded;
-      double weight = 1.0 / scenario_.ranks;
+      double weight = 1.0 / job_.scenario().ranks;
       do {
         problem.shape_seconds = weight * problem_.shape_seconds;
         padded = shapes_.padded({1, optimal_length_ladder(problem).rungs});
@@ -338,10 +345,8 @@ class PolicyEpoch {
     PredictOptions without_noise;
     without_noise.noise_runs = 0;
     without_noise.rows = KeptRows::None;
-    const Prediction prediction = predict(scenario_,
-                                          policy_.with_padding(padding.multiple_of, padding.rungs),
-                                          profile_,
-                                          without_noise);
+    const Prediction prediction =
+        predict(job_.padded(padding.multiple_of, padding.rungs), without_noise);
     row.steady_step_ms = prediction.summary.step_time_ms.mean;
     row.step_ms = row.steady_step_ms + row.shape_seconds * 1e3 / static_cast<double>(steps());
     row.notes = prediction.notes;
@@ -353,11 +358,9 @@ class PolicyEpoch {
     return row;
   }
 
-  Scenario scenario_;      ///< Over exactly one epoch.
-  BatchingPolicy policy_;  ///< Without padding of its own.
+  Job job_;  ///< Over exactly one epoch, without padding of its own.
   Padding own_;
-  const Profile& profile_;
-  PlannedData planned_;
+  std::shared_ptr<const PlannedData> planned_;
   FormedEpoch formed_;
   BatchPrice price_;
   EpochPlayer shapes_;
@@ -419,25 +422,21 @@ void take_better_ladder(std::vector<PaddedEpoch>& rows) {
 
 }  // namespace
 
-LadderStudy study_ladders(const Scenario& scenario,
-                          const BatchingPolicy& policy,
-                          const Profile& profile,
-                          const LadderOptions& options) {
+LadderStudy study_ladders(const Job& job, const LadderOptions& options) {
   LadderStudy study;
-  study.policy = policy.name();
-  study.skipped = why_unpadded(policy);
+  study.policy = job.policy().name();
+  study.skipped = why_unpadded(job.policy());
   if (!study.skipped.empty()) {
     return study;
   }
-  KnownLengths known;
-  const PolicyEpoch epoch(scenario, policy, profile, known, options);
+  const PolicyEpoch epoch(job, options);
   study.steps = epoch.steps();
   study.batch_sizes = epoch.batch_sizes();
   if (study.steps == 0) {
     study.skipped = "its epoch has not one whole step";
     return study;
   }
-  const std::vector<WantedRow> wanted = wanted_rows(policy, options);
+  const std::vector<WantedRow> wanted = wanted_rows(job.policy(), options);
   for (const WantedRow& row : wanted) {
     study.rows.push_back(filled_in(epoch, row));
     if (row.rule == PaddingRule::Optimum) {

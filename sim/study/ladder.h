@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "costmodel/base/progress_callback.h"
-#include "costmodel/records/profile.h"
 #include "sim/batching/algorithms/length_ladder.h"
 #include "sim/predict/note.h"
-#include "sim/scenario/scenario.h"
+#include "sim/predict/run/job.h"
 
 namespace stepsim {
 
@@ -58,7 +57,7 @@ struct LadderOptions {
   ProgressCallback on_progress = {};
 };
 
-/// Pads the policy's first epoch in every way.
+/// Pads the first epoch of the job's policy in every way.
 ///
 /// Each rank pays for each shape that it meets first, and a step waits for the rank that pays most.
 /// The sum that optimal_length_ladder() makes least knows neither ranks nor steps: so ladders are
@@ -68,9 +67,6 @@ struct LadderOptions {
 ///
 /// Raises InputError: the policy cannot plan the data, the profile cannot price its batches, or
 /// optimal_length_ladder() refuses the options.
-[[nodiscard]] LadderStudy study_ladders(const Scenario& scenario,
-                                        const BatchingPolicy& policy,
-                                        const Profile& profile,
-                                        const LadderOptions& options);
+[[nodiscard]] LadderStudy study_ladders(const Job& job, const LadderOptions& options);
 
 }  // namespace stepsim

@@ -15,15 +15,11 @@ namespace stepsim {
 namespace {
 
 /// Mean step over an epoch of the policy with this padding, without noise.
-double cured_epoch_ms(const Scenario& scenario,
-                      const BatchingPolicy& policy,
-                      const Profile& profile,
-                      const PaddedEpoch& row) {
+double cured_epoch_ms(const Job& job, const PaddedEpoch& row) {
   PredictOptions options;
   options.noise_runs = 0;
   const std::int64_t multiple = row.rule == PaddingRule::Multiple ? row.number : 1;
-  const Prediction cured =
-      predict(scenario, policy.with_padding(multiple, row.rungs), profile, options);
+  const Prediction cured = predict(job.padded(multiple, row.rungs), options);
   return cured.shapes->epoch->step_ms;
 }
 
@@ -44,10 +40,7 @@ std::string key_of(const PaddedEpoch& row) {
 
 }  // namespace
 
-ShapeCure cheapest_cure(const Scenario& scenario,
-                        const BatchingPolicy& policy,
-                        const Profile& profile,
-                        const Prediction& prediction) {
+ShapeCure cheapest_cure(const Job& job, const Prediction& prediction) {
   constexpr double kSmallestCure = 0.01;  // Two live runs of one setting differ by more.
   ShapeCure cure;
   if (!prediction.shapes || !prediction.shapes->epoch || prediction.shapes->warmed_up) {
@@ -62,7 +55,7 @@ ShapeCure cheapest_cure(const Scenario& scenario,
     best = cure.cured_ms = warm_up_ms;
     cure.key = "new_shapes.warm_up = true";
   }
-  const auto costs = new_shape_cost(scenario, profile);
+  const auto costs = new_shape_cost(job.scenario(), *job.profile());
   if (!costs) {
     return cure;
   }
@@ -71,7 +64,7 @@ ShapeCure cheapest_cure(const Scenario& scenario,
   options.key = costs->key;
   options.multiples = {8, 64, 128};
   options.rungs = {8};
-  const LadderStudy study = study_ladders(scenario, policy, profile, options);
+  const LadderStudy study = study_ladders(job, options);
   if (!study.skipped.empty()) {
     return cure;
   }
@@ -91,7 +84,7 @@ ShapeCure cheapest_cure(const Scenario& scenario,
   std::ranges::sort(estimates, {}, &std::pair<double, const PaddedEpoch*>::first);
   estimates.resize(std::min(estimates.size(), kPredicted));
   for (const auto& [estimate, row] : estimates) {
-    const double ms = noise * cured_epoch_ms(scenario, policy, profile, *row);
+    const double ms = noise * cured_epoch_ms(job, *row);
     if (ms < best) {
       best = cure.cured_ms = ms;
       cure.key = key_of(*row);

@@ -2,9 +2,8 @@
 
 #include <string>
 
-#include "costmodel/records/profile.h"
 #include "sim/predict/prediction.h"
-#include "sim/scenario/scenario.h"
+#include "sim/predict/run/job.h"
 
 namespace stepsim {
 
@@ -18,9 +17,6 @@ struct ShapeCure {
 /// Compares padding to multiples of 8, 64 and 128, ladders of lengths (study_ladders()), and a
 /// warm-up of all shapes before the epoch, whose seconds count as a part of it.
 /// Raises InputError as study_ladders().
-[[nodiscard]] ShapeCure cheapest_cure(const Scenario& scenario,
-                                      const BatchingPolicy& policy,
-                                      const Profile& profile,
-                                      const Prediction& prediction);
+[[nodiscard]] ShapeCure cheapest_cure(const Job& job, const Prediction& prediction);
 
 }  // namespace stepsim

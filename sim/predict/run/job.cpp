@@ -7,9 +7,12 @@ namespace stepsim {
 RunStages RunStages::before(Stage first) const {
   RunStages stages;
   stages.lengths = lengths;
+  if (first > Stage::Formed) {
+    stages.formed = formed;
+    stages.effects = effects;
+  }
   if (first > Stage::Planned) {
     stages.planned = planned;
-    stages.effects = effects;
   }
   if (first > Stage::Priced) {
     stages.priced = priced;
@@ -33,6 +36,17 @@ Job::Job(std::shared_ptr<const Scenario> scenario,
 
 Job Job::without(Stage first) const {
   return {scenario_, policy_, profile_, stages_.before(first)};
+}
+
+Job Job::padded(std::int64_t pad_to_multiple_of, std::vector<std::int64_t> pad_to_lengths) const {
+  RunStages same_epoch;
+  same_epoch.lengths = stages_.lengths;
+  same_epoch.formed = stages_.formed;
+  return {scenario_,
+          std::make_shared<const BatchingPolicy>(
+              policy_->with_padding(pad_to_multiple_of, std::move(pad_to_lengths))),
+          profile_,
+          std::move(same_epoch)};
 }
 
 }  // namespace stepsim

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "costmodel/records/profile.h"
 #include "sim/batching/policy.h"
@@ -41,10 +43,11 @@ class MadeOnce {
 /// The stages of a run that others may share.
 struct RunStages {
   std::shared_ptr<KnownLengths> lengths = std::make_shared<KnownLengths>();
-  std::shared_ptr<MadeOnce<PlannedRun>> planned = std::make_shared<MadeOnce<PlannedRun>>();
-  /// What the plan does to the training.
+  std::shared_ptr<MadeOnce<PlannedData>> formed = std::make_shared<MadeOnce<PlannedData>>();
+  /// What the epoch does to the training.
   std::shared_ptr<MadeOnce<TrainingEffects>> effects =
       std::make_shared<MadeOnce<TrainingEffects>>();
+  std::shared_ptr<MadeOnce<PlannedRun>> planned = std::make_shared<MadeOnce<PlannedRun>>();
   std::shared_ptr<MadeOnce<PricedBatches>> priced = std::make_shared<MadeOnce<PricedBatches>>();
 
   /// The stages that are left as they are where `first` is the first one that changes.
@@ -68,6 +71,10 @@ class Job {
   [[nodiscard]] const RunStages& stages() const { return stages_; }
   /// Returns the same job without the stages from `first` on, which are to be made anew.
   [[nodiscard]] Job without(Stage first) const;
+  /// Returns a job with the same batches, padded in another way. Raises InputError as
+  /// BatchingPolicy::with_padding().
+  [[nodiscard]] Job padded(std::int64_t pad_to_multiple_of,
+                           std::vector<std::int64_t> pad_to_lengths) const;
 
  private:
   std::shared_ptr<const Scenario> scenario_;

@@ -25,7 +25,7 @@ double bytes_of(const PlannedRun& planned) {
   constexpr double kOfBatch = 1000;  // With the prices of its shape.
   constexpr double kOfSample = 24;   // A length, its place in an epoch, and in a batch.
   return kOfBatch * static_cast<double>(planned.different.size()) +
-         kOfSample * static_cast<double>(planned.data.lengths.size()) +
+         kOfSample * static_cast<double>(planned.data->lengths.size()) +
          static_cast<double>(sizeof(std::uint32_t) * planned.batches.size());
 }
 
@@ -66,20 +66,20 @@ Job Jobs::job(const std::string& policy, const std::vector<Setting>& settings) {
   const std::shared_ptr<const Scenario> changed =
       settings.empty() ? scenario_ : std::make_shared<const Scenario>(scenario(settings));
   const BatchingPolicy& chosen = find_policy(*changed, policy);
-  RunStages shared = stages(chosen.name(), settings);
+  RunStages shared = stages(chosen, settings);
   return {changed,
           std::shared_ptr<const BatchingPolicy>(changed, &chosen),
           profile(*changed),
           std::move(shared)};
 }
 
-RunStages Jobs::stages(const std::string& policy, const std::vector<Setting>& settings) {
-  const std::string key = policy + "\n" + settings_until(Stage::Planned, settings);
+RunStages Jobs::stages(const BatchingPolicy& policy, const std::vector<Setting>& settings) {
+  const std::string key = policy.name() + "\n" + settings_until(Stage::Planned, settings);
   const std::lock_guard lock(mutex_);
   const auto known = place_of_plan_.find(key);
   if (known == place_of_plan_.end()) {
     const RunStages made;
-    plans_.push_front({key, made.planned, made.effects, {}});
+    plans_.push_front({key, formed(policy, settings), made.planned, {}});
     place_of_plan_[key] = plans_.begin();
     forget_oldest();
   } else {
@@ -88,11 +88,27 @@ RunStages Jobs::stages(const std::string& policy, const std::vector<Setting>& se
   Planned& plan = plans_.front();
   RunStages stages;
   stages.lengths = lengths_;
+  stages.formed = plan.formed->data;
+  stages.effects = plan.formed->effects;
   stages.planned = plan.planned;
-  stages.effects = plan.effects;
   stages.priced =
       plan.priced.try_emplace(settings_until(Stage::Priced, settings), stages.priced).first->second;
   return stages;
+}
+
+std::shared_ptr<Jobs::Formed> Jobs::formed(const BatchingPolicy& policy,
+                                           const std::vector<Setting>& settings) {
+  // What a policy that plans by time knows of prices may change with any setting of a plan.
+  const bool by_time = policy.step_cost_use() != StepCostUse::Never;
+  std::weak_ptr<Formed>& known =
+      formed_[policy.name() + "\n" +
+              settings_until(by_time ? Stage::Planned : Stage::Formed, settings)];
+  std::shared_ptr<Formed> shared = known.lock();
+  if (shared == nullptr) {
+    shared = std::make_shared<Formed>();
+    known = shared;
+  }
+  return shared;
 }
 
 void Jobs::forget_oldest() {

@@ -34,15 +34,24 @@ class Jobs {
   [[nodiscard]] Job job(const std::string& policy, const std::vector<Setting>& settings);
 
  private:
+  /// What jobs with the same batches of an epoch have.
+  struct Formed {
+    std::shared_ptr<MadeOnce<PlannedData>> data = std::make_shared<MadeOnce<PlannedData>>();
+    std::shared_ptr<MadeOnce<TrainingEffects>> effects =
+        std::make_shared<MadeOnce<TrainingEffects>>();
+  };
   /// Jobs that have one plan.
   struct Planned {
     std::string key;
+    std::shared_ptr<Formed> formed;
     std::shared_ptr<MadeOnce<PlannedRun>> planned;
-    std::shared_ptr<MadeOnce<TrainingEffects>> effects;
     std::map<std::string, std::shared_ptr<MadeOnce<PricedBatches>>> priced;
   };
 
-  [[nodiscard]] RunStages stages(const std::string& policy, const std::vector<Setting>& settings);
+  [[nodiscard]] RunStages stages(const BatchingPolicy& policy,
+                                 const std::vector<Setting>& settings);
+  [[nodiscard]] std::shared_ptr<Formed> formed(const BatchingPolicy& policy,
+                                               const std::vector<Setting>& settings);
   void forget_oldest();
 
   std::shared_ptr<const Scenario> scenario_;
@@ -53,6 +62,8 @@ class Jobs {
   std::map<std::string, std::shared_ptr<const Profile>> profiles_;     ///< By path.
   std::list<Planned> plans_;                                           ///< The latest one first.
   std::map<std::string, std::list<Planned>::iterator> place_of_plan_;  ///< [Planned::key]
+  /// By the policy and the settings that its batches depend on, while a plan of them is kept.
+  std::map<std::string, std::weak_ptr<Formed>> formed_;
 };
 
 }  // namespace stepsim

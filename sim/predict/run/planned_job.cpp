@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "sim/predict/scenario_profile.h"
+#include "sim/predict/step_cost.h"
 
 namespace stepsim {
 namespace {
@@ -20,7 +21,7 @@ Scenario with_machine_of(const Profile& profile, Scenario scenario) {
 Stage first_changed(Change change) {
   switch (change) {
     case Change::NoNewShapes:
-      return Stage::Planned;  // Policies may plan by what new shapes cost.
+      return Stage::Formed;  // Policies may plan by what new shapes cost.
     case Change::NoLaunches:
       return Stage::Priced;  // Recorded passes have a floor of launches.
     case Change::OneBucket:
@@ -91,14 +92,19 @@ PlannedJob::PlannedJob(const Job& job, std::optional<Counterfactual> counterfact
       scenario_(changed(with_machine_of(profile(), with_attention_of(policy(), job_.scenario())),
                         counterfactual)),
       planned_(job_.stages().planned->get([&] {
+        const RunStages& stages = job_.stages();
+        const PlanningCost cost = planning_cost(scenario_, policy(), profile());
         return std::make_shared<const PlannedRun>(
-            plan_run(scenario_, policy(), profile(), *job_.stages().lengths));
+            plan_run(scenario_, policy(), cost, *stages.lengths, stages.formed->get([&] {
+              return std::make_shared<const PlannedData>(
+                  plan_data(scenario_, policy(), cost, *stages.lengths));
+            })));
       })) {}
 
 TrainingEffects PlannedJob::training_effects() const {
   return *job_.stages().effects->get([&] {
     return std::make_shared<const TrainingEffects>(
-        first_epoch_effects(scenario_, policy(), planned_->data));
+        first_epoch_effects(scenario_, policy(), *planned_->data));
   });
 }
 

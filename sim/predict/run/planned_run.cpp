@@ -11,7 +11,6 @@
 
 #include "costmodel/base/index.h"
 #include "costmodel/base/mapped.h"
-#include "sim/predict/step_cost.h"
 
 namespace stepsim {
 namespace {
@@ -112,7 +111,7 @@ void add_largest(const Scenario& scenario, const BatchingPolicy& policy, Planned
     return;
   }
   constexpr std::size_t kFew = 256;
-  const EpochPlan& epoch = planned.data.first_epoch;
+  const EpochPlan& epoch = planned.data->first_epoch;
   const std::size_t most = max_of(
       epoch.batches, [](const Batches& of_rank) { return of_rank.size(); }, std::size_t{0});
   std::vector<EpochBatch>& batches = planned.largest_of_epoch;
@@ -122,7 +121,7 @@ void add_largest(const Scenario& scenario, const BatchingPolicy& policy, Planned
     for (std::size_t rank = 0; rank < epoch.batches.size(); ++rank) {
       if (i < epoch.batches[rank].size()) {
         const BatchShape shape =
-            epoch_shape(scenario, policy, planned.data, epoch.batches[rank][i]);
+            epoch_shape(scenario, policy, *planned.data, epoch.batches[rank][i]);
         batches.push_back({shape, step, static_cast<int>(rank)});
         planned.longest_of_epoch = std::max(planned.longest_of_epoch, shape.max_length);
       }
@@ -148,35 +147,32 @@ std::int64_t runs_planned() {
 
 PlannedRun plan_run(const Scenario& scenario,
                     const BatchingPolicy& policy,
-                    const Profile& profile,
-                    KnownLengths& known) {
+                    const PlanningCost& cost,
+                    KnownLengths& known,
+                    std::shared_ptr<const PlannedData> data) {
   ++plans_counted();
   PlannedRun planned;
+  planned.data = std::move(data);
   Numbers<std::pair<BatchShape, std::int64_t>> batches;
   Numbers<BatchShape> shapes;
   planned.batches.reserve(at(scenario.steps) * at(scenario.ranks) *
                           at(scenario.ddp.accumulation_steps));
-  planned.data =
-      plan_steps(scenario,
-                 policy,
-                 planning_cost(scenario, policy, profile),
-                 known,
-                 [&](const MicroBatch& batch) {
-                   RunBatch one{shape_of(scenario, batch), std::ssize(batch.samples), 0};
-                   const auto [number, is_new] = batches.number({one.shape, one.samples});
-                   planned.batches.push_back(number);
-                   if (!is_new) {
-                     return;
-                   }
-                   const BatchShape priced = priced_shape(scenario, one.shape);
-                   const auto [price, is_new_shape] = shapes.number(priced);
-                   if (is_new_shape) {
-                     planned.priced_shapes.push_back(priced);
-                   }
-                   one.price = price;
-                   planned.different.push_back(one);
-                 });
-  planned.tokens_per_sample = tokens_per_sample(planned.data);
+  plan_steps(scenario, policy, cost, known, *planned.data, [&](const MicroBatch& batch) {
+    RunBatch one{shape_of(scenario, batch), std::ssize(batch.samples), 0};
+    const auto [number, is_new] = batches.number({one.shape, one.samples});
+    planned.batches.push_back(number);
+    if (!is_new) {
+      return;
+    }
+    const BatchShape priced = priced_shape(scenario, one.shape);
+    const auto [price, is_new_shape] = shapes.number(priced);
+    if (is_new_shape) {
+      planned.priced_shapes.push_back(priced);
+    }
+    one.price = price;
+    planned.different.push_back(one);
+  });
+  planned.tokens_per_sample = tokens_per_sample(*planned.data);
   add_largest(scenario, policy, planned);
   return planned;
 }

@@ -2,10 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "costmodel/model/batch_shape.h"
-#include "costmodel/records/profile.h"
 #include "sim/batching/policy.h"
 #include "sim/predict/batch_plan.h"
 #include "sim/scenario/scenario.h"
@@ -26,9 +26,9 @@ struct EpochBatch {
   int rank = 0;
 };
 
-/// The first stage of a run: the batches of a policy, without any price.
+/// The second stage of a run: the batches of its steps, without any price.
 struct PlannedRun {
-  PlannedData data;
+  std::shared_ptr<const PlannedData> data;
   std::vector<RunBatch> different;
   /// Which of the different ones each micro-batch is: by step, then rank, then micro-batch.
   std::vector<std::uint32_t> batches;
@@ -47,12 +47,13 @@ struct PlannedRun {
   }
 };
 
-/// Plans the steps of a scenario, whose attention is the policy's. Raises InputError: see
-/// plan_steps().
+/// Plans the steps of a scenario, whose attention is the policy's. Takes and raises what
+/// plan_steps() does.
 [[nodiscard]] PlannedRun plan_run(const Scenario& scenario,
                                   const BatchingPolicy& policy,
-                                  const Profile& profile,
-                                  KnownLengths& known);
+                                  const PlanningCost& cost,
+                                  KnownLengths& known,
+                                  std::shared_ptr<const PlannedData> data);
 
 /// How often plan_run() has been called, for tests.
 [[nodiscard]] std::int64_t runs_planned();

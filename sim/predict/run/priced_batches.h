@@ -12,7 +12,7 @@
 
 namespace stepsim {
 
-/// The second stage of a run: what the ops of each different shape cost, and DDP's own work beside
+/// The third stage of a run: what the ops of each different shape cost, and DDP's own work beside
 /// them. It holds whatever its lowering refers to.
 class PricedBatches {
  public:

@@ -43,7 +43,7 @@ struct KnownTemplate {
   StepTemplate of_step;
 };
 
-/// The third stage of a run: how a step's gradients are reduced. It has the buckets, the schedules
+/// The fourth stage of a run: how a step's gradients are reduced. It has the buckets, the schedules
 /// of the steps and the prices of their collectives.
 class ReducedStep {
  public:

@@ -263,7 +263,7 @@ WorkBound work_bound(const Job& job, const TuneLimits& limits) {
     }
     const TrainingEffects effects = planned.training_effects();
     bound.displacement = effects.displacement;
-    bound.left_out = left_out_share(effects, job.policy(), planned.planned().data.varlen);
+    bound.left_out = left_out_share(effects, job.policy(), planned.planned().data->varlen);
     if (!meets(limits, bound)) {
       return bound;
     }

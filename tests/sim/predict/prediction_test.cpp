@@ -268,17 +268,23 @@ TEST_CASE("the largest batches of an epoch have its peak, whatever the model kee
         for (const BatchingPolicy& policy : scenario.policies) {
           CAPTURE(policy.name());
           KnownLengths known;
-          const PlannedRun planned = plan_run(scenario, policy, profile, known);
+          const PlanningCost cost = planning_cost(scenario, policy, profile);
+          const PlannedRun planned = plan_run(
+              scenario,
+              policy,
+              cost,
+              known,
+              std::make_shared<const PlannedData>(plan_data(scenario, policy, cost, known)));
           Bytes all;
           std::int64_t longest = 0;
-          for (const BatchShape& shape : epoch_shapes(scenario, policy, planned.data)) {
+          for (const BatchShape& shape : epoch_shapes(scenario, policy, *planned.data)) {
             all = std::max(all, memory.at(shape).total());
             longest = std::max(longest, shape.max_length);
           }
           Bytes largest;
           for (const EpochBatch& batch : planned.largest_of_epoch) {
             largest = std::max(largest, memory.at(batch.shape).total());
-            const auto& of_rank = planned.data.first_epoch.batches[at(batch.rank)];
+            const auto& of_rank = planned.data->first_epoch.batches[at(batch.rank)];
             CHECK(at(batch.step) <= of_rank.size() / at(scenario.ddp.accumulation_steps));
           }
           CHECK(largest == all);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -237,18 +238,26 @@ TEST_CASE("a job that shares stages with one of another value is predicted as al
 
 TEST_CASE("jobs share the stages that their settings leave as they are") {
   const Scenario scenario =
-      parse_scenario(decoder(), test::source_root() + "/keys.toml", Overrides{});
+      parse_scenario(decoder() + kTimedPolicy, test::source_root() + "/keys.toml", Overrides{});
   Jobs jobs(scenario, "--over");
-  const RunStages own = jobs.job("", {}).stages();
-  const auto shared = [&](const std::string& setting) {
-    const RunStages stages = jobs.job("", {setting_of(setting)}).stages();
-    return std::pair(stages.planned == own.planned, stages.priced == own.priced);
+  const auto shared = [&](const std::string& policy, const std::string& setting) {
+    const RunStages own = jobs.job(policy, {}).stages();
+    const RunStages stages = jobs.job(policy, {setting_of(setting)}).stages();
+    CHECK((stages.formed == own.formed) == (stages.effects == own.effects));
+    return std::tuple(
+        stages.formed == own.formed, stages.planned == own.planned, stages.priced == own.priced);
   };
-  CHECK(shared("ddp.bucket_cap=1 MiB") == std::pair(true, true));
-  CHECK(shared("interference.strength=0.5") == std::pair(true, true));
-  CHECK(shared("ddp.set_to_none=false") == std::pair(true, false));
-  CHECK(shared("ddp.accumulation_steps=2") == std::pair(false, false));
-  CHECK(shared("policy.fixed.batch_size=4") == std::pair(false, false));
+  CHECK(shared("", "ddp.bucket_cap=1 MiB") == std::tuple(true, true, true));
+  CHECK(shared("", "interference.strength=0.5") == std::tuple(true, true, true));
+  CHECK(shared("", "ddp.set_to_none=false") == std::tuple(true, true, false));
+  CHECK(shared("", "ddp.accumulation_steps=2") == std::tuple(true, false, false));
+  CHECK(shared("", "model.checkpointing=true") == std::tuple(true, false, false));
+  CHECK(shared("", "policy.fixed.batch_size=4") == std::tuple(false, false, false));
+  // A policy that plans by time forms other batches where prices change.
+  const std::string timed = scenario.policies.back().name();
+  REQUIRE(scenario.policies.back().step_cost_use() != StepCostUse::Never);
+  CHECK(shared(timed, "ddp.set_to_none=false") == std::tuple(true, true, false));
+  CHECK(shared(timed, "model.checkpointing=true") == std::tuple(false, false, false));
 }
 
 TEST_CASE("every key of the scenario changes the same figures in the engine and the recurrence") {

@@ -52,7 +52,8 @@ name = "one"
 }
 
 LadderStudy study(const Scenario& scenario, const LadderOptions& options) {
-  return study_ladders(scenario, scenario.policies.front(), scenario_profile(scenario), options);
+  return study_ladders(Job(scenario, scenario.policies.front(), scenario_profile(scenario)),
+                       options);
 }
 
 LadderOptions costing(double seconds) {

@@ -24,8 +24,8 @@ Scenario with_costs(const std::string& forward, const std::string& backward) {
 }
 
 ShapeCure cure_of(const Scenario& scenario) {
-  return cheapest_cure(
-      scenario, scenario.policies.front(), scenario_profile(scenario), predict_quietly(scenario));
+  return cheapest_cure(Job(scenario, scenario.policies.front(), scenario_profile(scenario)),
+                       predict_quietly(scenario));
 }
 
 }  // namespace

@@ -46,6 +46,20 @@ std::string buckets_text(const Scenario& scenario) {
          scenario.parallel_values.printed();
 }
 
+/// The numbers below `count` from several places on by turns. Works that follow one another share
+/// an epoch, for which threads would wait that begin side by side.
+std::vector<std::size_t> spread(std::size_t count) {
+  constexpr std::size_t kPlaces = 16;
+  const std::size_t part = (count + kPlaces - 1) / kPlaces;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < part; ++i) {
+    for (std::size_t number = i; number < count; number += part) {
+      order.push_back(number);
+    }
+  }
+  return order;
+}
+
 /// The bounds of all points, from those of their parts: points that differ in their buckets alone
 /// have the same work, and all policies reduce the same gradients.
 class SearchBounds {
@@ -64,14 +78,16 @@ class SearchBounds {
       }
     });
     works_.resize(work_points_.size());
+    const std::vector<std::size_t> order = spread(works_.size());
     parallel_for(works_.size(), options.threads, [&](std::size_t i) {
-      const TuneChoice choice = space.choice(work_points_[i]);
+      WorkBound& work = works_[order[i]];
+      const TuneChoice choice = space.choice(work_points_[order[i]]);
       try {
-        works_[i] = work_bound(
+        work = work_bound(
             jobs.job(space.policies()[choice.policy].name, space.settings(choice, false)),
             options.limits);
       } catch (const InputError& error) {
-        works_[i].refused = error.what();
+        work.refused = error.what();
       }
     });
   }

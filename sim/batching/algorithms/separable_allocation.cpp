@@ -70,9 +70,11 @@ void find_lower_hull(std::span<const Integer> values,
 template <typename Integer>
 bool may_begin_below(std::span<const Integer> values, double slope) {
   const auto above = static_cast<Integer>(std::ceil(slope));
+  Integer line = values[0];
   bool below = false;
   for (std::size_t d = 1; d < values.size(); ++d) {
-    below |= values[d] - values[0] <= above * static_cast<std::int64_t>(d);
+    line += above;
+    below |= values[d] <= line;
   }
   return below;
 }
@@ -156,6 +158,31 @@ struct Least {
   std::int64_t taken = 0;
 };
 
+/// `values`: those of a rank. Most ranks are best off with nothing, which takes no branch to see.
+template <typename Integer>
+Least<Integer> find_least(std::span<const Integer> values, Integer price) {
+  Integer other = values[0];
+  Integer paid = 0;
+  for (std::size_t d = 1; d < values.size(); ++d) {
+    paid += price;
+    const Integer value = values[d] - paid;
+    other = d == 1 || value < other ? value : other;
+  }
+  if (values.size() == 1 || other >= values[0]) {
+    return {values[0], other, 0};
+  }
+  Least<Integer> least{values[0], values[0], 0};
+  for (std::size_t d = 1; d < values.size(); ++d) {
+    const Integer value = values[d] - price * static_cast<std::int64_t>(d);
+    if (value < least.value) {
+      least = {value, least.value, static_cast<std::int64_t>(d)};
+    } else if (d == 1 || value < least.next) {
+      least.next = value;
+    }
+  }
+  return least;
+}
+
 template <typename Integer>
 Choices<Integer> open_choices(const Values<Integer>& values, const Relaxed<Integer>& relaxed) {
   const auto reduced = [&](std::span<const Integer> own, std::size_t d) {
@@ -166,17 +193,8 @@ Choices<Integer> open_choices(const Values<Integer>& values, const Relaxed<Integ
   Integer gap = 0;
   for (std::size_t rank = 0; rank < values.ranks(); ++rank) {
     const std::span<const Integer> own = values.of(rank);
-    Least<Integer> of_rank{own[0], own[0], 0};
-    for (std::size_t d = 1; d < own.size(); ++d) {
-      const Integer value = reduced(own, d);
-      if (value < of_rank.value) {
-        of_rank = {value, of_rank.value, static_cast<std::int64_t>(d)};
-      } else if (d == 1 || value < of_rank.next) {
-        of_rank.next = value;
-      }
-    }
-    least.push_back(of_rank);
-    gap += reduced(own, at(relaxed.taken[rank])) - of_rank.value;
+    least.push_back(find_least(own, relaxed.price));
+    gap += reduced(own, at(relaxed.taken[rank])) - least.back().value;
   }
   Choices<Integer> choices;
   choices.first.reserve(values.ranks() + 1);

@@ -40,23 +40,24 @@ class Splitter {
   explicit Splitter(const SlackProblem& problem)
       : problem_(problem), is_narrow_(sum_bits(problem) < 61) {
     first_.reserve(problem.fitting.size() + 1);
-    distances_.reserve(at(sum_of(problem.fitting, std::identity())));
+    distances_.resize(at(sum_of(problem.fitting, std::identity())));
+    std::size_t end = 0;
     for (std::size_t rank = 0; rank < problem.fitting.size(); ++rank) {
-      first_.push_back(distances_.size());
+      first_.push_back(end);
       const std::int64_t most = std::min(problem.fitting[rank] - 1, problem.slack);
       for (std::int64_t d = 0; d <= most; ++d) {
         // From the highest cost to the rank's cost without its last d samples.
-        distances_.push_back(problem.highest -
-                             problem.costs[rank][at(problem.fitting[rank] - d) - 1]);
+        distances_[end++] =
+            problem.highest - problem.costs[rank][at(problem.fitting[rank] - d) - 1];
       }
     }
-    first_.push_back(distances_.size());
+    first_.push_back(end);
+    distances_.resize(end);
   }
 
-  [[nodiscard]] Corner solve(const Direction& direction) const {
+  [[nodiscard]] Corner solve(const Direction& direction) {
     Corner corner;
-    corner.split =
-        is_narrow_ ? allocation<std::int64_t>(direction) : allocation<WideInteger>(direction);
+    corner.split = is_narrow_ ? allocation(direction, narrow_) : allocation(direction, wide_);
     for (std::size_t rank = 0; rank < corner.split.taken.size(); ++rank) {
       const WideInteger own = distances_[first_[rank] + at(corner.split.taken[rank])];
       corner.sum += own;
@@ -67,13 +68,12 @@ class Splitter {
 
  private:
   template <typename Integer>
-  [[nodiscard]] Split allocation(const Direction& direction) const {
+  [[nodiscard]] Split allocation(const Direction& direction, std::vector<Integer>& values) const {
     const auto square = static_cast<Integer>(direction.square);
     const auto linear = static_cast<Integer>(direction.linear);
-    std::vector<Integer> values;
-    values.reserve(distances_.size());
-    for (const std::int64_t distance : distances_) {
-      values.push_back((square * distance - linear) * distance);
+    values.resize(distances_.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = (square * distances_[i] - linear) * distances_[i];
     }
     return separable_allocation<Integer>(values, first_, problem_.slack);
   }
@@ -82,6 +82,8 @@ class Splitter {
   bool is_narrow_;                  ///< Whether all sums fit into 64 bits.
   std::vector<std::size_t> first_;  ///< [rank] of distances_, and the end.
   std::vector<std::int64_t> distances_;
+  std::vector<std::int64_t> narrow_;  ///< Values of the latest direction, whichever are used.
+  std::vector<WideInteger> wide_;
 };
 
 /// Ranks^2 times the variance.
@@ -139,7 +141,7 @@ struct Interval {
 
 Split split_by_variance(const SlackProblem& problem) {
   check_size(problem);
-  const Splitter splitter(problem);
+  Splitter splitter(problem);
   const auto ranks = static_cast<std::int64_t>(problem.fitting.size());
   // ranks Q - S^2 is concave, so its least corner also minimises its tangent there, which is
   // ranks Q - 2 s S with s that corner's own sum: only whole s need be tried.

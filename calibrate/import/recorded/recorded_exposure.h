@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,37 +29,6 @@ struct RankExposure {
 /// The rest of a step beside the compute of its slowest rank, where the ranks' clocks agree: ranks
 /// also begin and end a backward at different times. Else what the rank that waited least waited.
 [[nodiscard]] RecordedExposure exposure_of(std::span<const RankExposure> ranks);
-
-/// A bucket of a step: how large it is and when its gradients are there.
-struct ReadyBucket {
-  std::int64_t bytes = 0;
-  double share = 1;  ///< Of the backward's compute, from its start.
-};
-
-/// The buckets of `plan` in the order of their launches, as its backward makes them ready for this
-/// batch. A plan without buckets has one, of all gradients.
-[[nodiscard]] std::vector<ReadyBucket> ready_buckets(const Plan& plan,
-                                                     const BatchShape& batch,
-                                                     double operations_per_byte);
-
-/// The mean over steps of what all-reduces leave exposed that take `factor` times what `table` says
-/// and follow one another, each as soon as its bucket is ready.
-[[nodiscard]] double exposed_seconds(std::span<const RecordedExposure> steps,
-                                     std::span<const std::vector<ReadyBucket>> buckets,
-                                     const CollectiveCost& table,
-                                     double factor);
-
-/// The factor with which exposed_seconds() is the recorded mean; nothing where none between 1e-4
-/// and 1e4 does it, as when the steps show no exposed communication.
-[[nodiscard]] std::optional<double> exposure_factor(
-    std::span<const RecordedExposure> steps,
-    std::span<const std::vector<ReadyBucket>> buckets,
-    const CollectiveCost& table);
-
-/// A table in which an all-reduce of the plan's largest bucket takes 1 ms and others take time
-/// in proportion to their bytes: for exposure_factor() where no sweep of sizes is at hand.
-[[nodiscard]] CollectiveCost proportional_all_reduce(std::span<const ReadyBucket> buckets,
-                                                     int ranks);
 
 /// Scales the all-reduces between the plan's ranks so that they leave as much exposed as the steps
 /// did; where there are none, adds proportional ones. Their error gains the spread of the factor.

@@ -78,7 +78,7 @@ enum class RecordedForm { Passes, WholeSteps };
 /// All-reduces of `base` between as many ranks stay, since a sweep of sizes tells more than a run's
 /// buckets. fit_training_reduces() scales them to the recorded ones and says how much compute slows
 /// them, which replaces the interference of `base`. Where no buckets were recorded, they are scaled
-/// so that the recorded batches leave as much exposed as the record has (exposure_factor()), and
+/// so that the recorded batches leave as much exposed as the record has (scale_to_exposure()), and
 /// without a `base` they are taken to be proportional to their bytes. After a fit to whole steps,
 /// which include the all-reduces, those between as many ranks take no time.
 [[nodiscard]] Profile recorded_profile(const RecordedCosts& costs,

@@ -5,6 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include "calibrate/import/recorded/recorded_buckets.h"
+#include "costmodel/base/mapped.h"
+#include "costmodel/model/transformer.h"
 #include "costmodel/network/collective_table.h"
 #include "tests/approx.h"
 #include "tests/calibrate/import/recorded_training.h"
@@ -20,12 +23,17 @@ TEST_CASE("without recorded buckets all-reduces are scaled to what the steps lef
   for (const RecordedExposure& step : costs.exposures) {
     CHECK(step.exposed_seconds == Approx(training.second_reduce));
   }
-  const auto buckets = ready_buckets(runs[0].plan, costs.exposures[0].batch, 8);
-  REQUIRE(buckets.size() == 2);
-  CHECK(buckets[0].share < 1);
-  CHECK(buckets[1].share == Approx(1));
+  const Plan& plan = runs[0].plan;
+  const std::vector<double> shares =
+      launch_shares(plan, step_ops(plan.model).backward, costs.exposures[0].batch, 8);
+  REQUIRE(shares.size() == 2);
+  CHECK(shares[0] < 1);
+  CHECK(shares[1] == Approx(1));
+  const std::vector<Parameter> all = parameters(plan.model);
+  const std::int64_t elements = sum_of(
+      plan.buckets[1], [&](int parameter) { return all[std::size_t(parameter)].elements(); });
   const auto seconds = [&](const Profile& profile) {
-    return table_cost(profile.collectives.front(), Bytes(buckets[1].bytes), 4, "lab").seconds;
+    return table_cost(profile.collectives.front(), Bytes(4 * elements), 4, "lab").seconds;
   };
   // A sweep that says 1 ms for every size is twice too long; without one the size has its time.
   Profile base;

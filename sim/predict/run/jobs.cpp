@@ -100,15 +100,20 @@ std::shared_ptr<Jobs::Formed> Jobs::formed(const BatchingPolicy& policy,
                                            const std::vector<Setting>& settings) {
   // What a policy that plans by time knows of prices may change with any setting of a plan.
   const bool by_time = policy.step_cost_use() != StepCostUse::Never;
-  std::weak_ptr<Formed>& known =
+  std::vector<std::weak_ptr<Formed>>& known =
       formed_[policy.name() + "\n" +
               settings_until(by_time ? Stage::Planned : Stage::Formed, settings)];
-  std::shared_ptr<Formed> shared = known.lock();
-  if (shared == nullptr) {
-    shared = std::make_shared<Formed>();
-    known = shared;
+  for (const std::weak_ptr<Formed>& one : known) {
+    if (std::shared_ptr<Formed> shared = one.lock();
+        shared != nullptr && shared->parameters == policy.parameters()) {
+      return shared;
+    }
   }
-  return shared;
+  std::erase_if(known, [](const std::weak_ptr<Formed>& one) { return one.expired(); });
+  auto made = std::make_shared<Formed>();
+  made->parameters = policy.parameters();  // A global batch is divided over micro-batches.
+  known.push_back(made);
+  return made;
 }
 
 void Jobs::forget_oldest() {

@@ -36,6 +36,7 @@ class Jobs {
  private:
   /// What jobs with the same batches of an epoch have.
   struct Formed {
+    PolicyParameters parameters;
     std::shared_ptr<MadeOnce<PlannedData>> data = std::make_shared<MadeOnce<PlannedData>>();
     std::shared_ptr<MadeOnce<TrainingEffects>> effects =
         std::make_shared<MadeOnce<TrainingEffects>>();
@@ -63,7 +64,7 @@ class Jobs {
   std::list<Planned> plans_;                                           ///< The latest one first.
   std::map<std::string, std::list<Planned>::iterator> place_of_plan_;  ///< [Planned::key]
   /// By the policy and the settings that its batches depend on, while a plan of them is kept.
-  std::map<std::string, std::weak_ptr<Formed>> formed_;
+  std::map<std::string, std::vector<std::weak_ptr<Formed>>> formed_;
 };
 
 }  // namespace stepsim

@@ -15,6 +15,7 @@
 #include "sim/predict/scenario_profile.h"
 #include "sim/scenario/key_table.h"
 #include "tests/approx.h"
+#include "tests/costmodel/helpers.h"
 #include "tests/sim/predict/key_changes.h"
 #include "tests/test_data.h"
 
@@ -253,6 +254,14 @@ TEST_CASE("jobs share the stages that their settings leave as they are") {
   CHECK(shared("", "ddp.accumulation_steps=2") == std::tuple(true, false, false));
   CHECK(shared("", "model.checkpointing=true") == std::tuple(true, false, false));
   CHECK(shared("", "policy.fixed.batch_size=4") == std::tuple(false, false, false));
+  // Whose share of a global batch depends on the micro-batches.
+  Jobs divided(parse_scenario(test::replaced(decoder(), "batch_size = 8", "global_batch = 32"),
+                              test::source_root() + "/keys.toml",
+                              Overrides{}));
+  const RunStages one = divided.job("", {}).stages();
+  const Setting two = setting_of("ddp.accumulation_steps=2");
+  CHECK(divided.job("", {two}).stages().formed != one.formed);
+  CHECK(divided.job("", {two}).stages().formed == divided.job("", {two}).stages().formed);
   // A policy that plans by time forms other batches where prices change.
   const std::string timed = scenario.policies.back().name();
   REQUIRE(scenario.policies.back().step_cost_use() != StepCostUse::Never);

@@ -70,3 +70,25 @@ TEST_CASE("advice holds the record against the interval of its own hour") {
             .find("350 to 450 at any hour, 390 to 410 in the hour of the recording") !=
         std::string::npos);
 }
+
+TEST_CASE("advice names another bucket cap only where its gain is certain") {
+  const Scenario scenario = parse_scenario(test::kScenarioText, "s.toml");
+  const auto line = [&](const Gain& gain) {
+    Advice advice = advice_of({420, 410, 0.99});
+    advice.caps = {{{Bytes(8 << 20), 390, ""}, {Bytes(25 << 20), 400, ""}},
+                   Bytes(25 << 20),
+                   Bytes(8 << 20),
+                   gain};
+    return advice_lines(scenario, advice)[2];
+  };
+  CHECK(line({0.03, {0.01, 0.05}, 0.97}) ==
+        "bucket cap:   8 MiB in place of 25 MiB: +3.0 % useful tokens/s, 90 % interval +1.0 to "
+        "+5.0 %");
+  // Faster in all draws, and by less than a live run could show; or by more, and not in most.
+  CHECK(
+      line({0.004, {0.001, 0.007}, 1})
+          .starts_with("bucket cap:   Nothing to gain here, at most 0.7 %: keep 25 MiB (8 MiB: "));
+  CHECK(
+      line({0.03, {-0.05, 0.1}, 0.7})
+          .starts_with("bucket cap:   Nothing certain to gain here, at most 10.0 %: keep 25 MiB "));
+}

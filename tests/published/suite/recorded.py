@@ -68,6 +68,24 @@ def h100_job(found):
     return f"Llama 0.4 B, H100, {found.visit}" if found.visit else "GPT-2 of Hugging Face, H100"
 
 
+def quiet_sampler(found):
+    return "a quiet machine" in found.section
+
+
+def sampler(found):
+    return f"live: batches of the sampler{', quiet machine' if quiet_sampler(found) else ''}"
+
+
+def compiled(found):
+    """The run of 2026-11-27 was the first group's before there was a second one, and stays there."""
+    return f"live: a compiled model{', quiet machine' if '2026-11-28' in found.section else ''}"
+
+
+def compiled_job(found):
+    run = re.search(r"Run of [\d:]+$", found.section)
+    return f"compiled, quiet {run[0].lower()}" if run else f"compiled, {found.visit or 'quiet'}"
+
+
 def fsdp2_gpu(found):
     return "live: fully_shard on a GPU, whole steps" if found.whole else "live: fully_shard on a GPU, op by op"
 
@@ -86,16 +104,15 @@ DOCUMENTS = (
              lambda one: one.section.startswith("Quiet") and one.name == "uniform, ddp"),
     Document("H200", h200, h200_job, "ops, or 24 shapes of whole steps, timed before"),
     Document("H100", h100, h100_job, "ops, or 24 shapes of whole steps, timed before"),
-    Document("BATCH_SAMPLER", always("live: batches of the sampler"), lambda one: "classifier 2 x 64", "50 steps of `bucketed`",
-             unit="tokens/s"),
+    Document("BATCH_SAMPLER", sampler, lambda one: f"classifier 2 x 64{', quiet machine' if quiet_sampler(one) else ''}",
+             "50 steps of `bucketed`", unit="tokens/s"),
     Document("NEW_SHAPES", always("live: new shapes"), lambda one: one.section, "a training of `fixed`",
              lambda one: one.name == "fixed"),
     Document("STEP_TIMES", always("live: seven steps from five"), always("two networks of 1.6 and 0.4 Gbit/s"), "five timed steps"),
     Document("ADVISOR", lambda one: None if one.name.startswith("gain") else "live: steps of an advice",
              lambda one: "TokenClassifier, " + one.section.split(": ")[-1].lower(), "60 to 80 recorded steps"),
     Document("BUCKET_LIST", always("live: a list of bucket limits"), always("a device that sleeps"), "parts of the step, timed before"),
-    Document("COMPILED_DDP", always("live: a compiled model"), lambda one: f"compiled, {one.visit or 'quiet'}", "48 steps of `fixed`",
-             lambda one: one.name.startswith("fixed")),
+    Document("COMPILED_DDP", compiled, compiled_job, "48 steps of `fixed`", lambda one: one.name.startswith("fixed")),
 )
 
 # (document, group of a way to calibrate)
@@ -144,7 +161,7 @@ def document_rows(document):
             continue
         known = document.known(one) or calibrated.get(one.section) == one.name
         section = "" if document.name in ("H200", "H100") else one.section.split(": ")[-1]
-        if section.lower() in document.job(one).lower() or document.name == "BATCH_SAMPLER":
+        if section.lower() in document.job(one).lower() or document.name in ("BATCH_SAMPLER", "COMPILED_DDP"):
             section = ""
         name = numbered(", ".join(part for part in (one.name, section) if part), document.job(one), seen)
         rows.append(

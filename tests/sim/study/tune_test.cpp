@@ -417,6 +417,56 @@ TEST_CASE("tune: a change that gains nothing of its own is not recommended") {
   CHECK(json["finalists"][1]["remark"] == "fastest");
 }
 
+TEST_CASE("tune: a change that gains with noise alone is kept") {
+  // Each step stalls for a millisecond, which prices without noise do not know. More samples a step
+  // share it; without it they gain only what the last bucket takes.
+  const Scenario scenario = parse_scenario(R"(
+[scenario]
+name = "stalls"
+steps = 12
+warmup_steps = 2
+[cluster]
+ranks = 2
+topology = { algorithm = "ring", intra_latency = "5 us", intra_bandwidth = "8 GB/s" }
+[noise]
+stall_probability = 1
+stall = "1 ms"
+[times]
+forward = "12 ms"
+backward = "24 ms"
+tokens = 1024
+[model]
+kind = "blocks"
+layers = 12
+block_elements = 250_000
+[data]
+samples = 2048
+lengths = { constant = 128 }
+[[policy]]
+name = "fixed"
+kind = "fixed"
+batch_size = 8
+)",
+                                           "stalls.toml");
+  const TuneSpace space(scenario, {});
+  TuneOptions options;
+  options.limits.samples = {1, 1000};
+  const TuneResult result = tuned(scenario, space, options);
+  const auto smaller = std::ranges::find_if(result.finalists, [&](const TunedPoint& point) {
+    return space.settings(point.choice) == std::vector<Setting>{{"ddp.bucket_cap", "2 MiB"}};
+  });
+  REQUIRE(smaller != result.finalists.end());
+  const auto gain_of = [&](TunePrice TunedPoint::*price) {
+    return gain_over((result.finalists.front().*price).useful_tokens_per_s(),
+                     ((*smaller).*price).useful_tokens_per_s());
+  };
+  CHECK(gain_of(&TunedPoint::price) < kSmallestGain);
+  CHECK(gain_of(&TunedPoint::drawn) > 2 * kSmallestGain);
+  CHECK_FALSE(result.simplified);
+  CHECK(result.finalists.front().price.useful_tokens_per_s() ==
+        result.all.front().price.useful_tokens_per_s());
+}
+
 TEST_CASE("tune: a choice and its number are one") {
   const Scenario scenario = tuned_scenario("token_skew", {});
   const TuneSpace space(scenario, {});

@@ -21,11 +21,11 @@ namespace {
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 40;
 constexpr double kMillisecond = 1e-3;
 
-constexpr std::array<std::string_view, 22> kColumns = {
-    "placement", "nodes",     "ranks",         "gpus",        "batch",  "local_batch",
-    "length",    "length_sd", "tokens",        "repeats",     "step_s", "step_ms",
-    "sync_s",    "sync_ms",   "backward_s",    "backward_ms", "data_s", "data_ms",
-    "sd_s",      "sd_ms",     "samples_per_s", "tokens_per_s"};
+constexpr std::array<std::string_view, 23> kColumns = {
+    "placement", "nodes",     "ranks",         "gpus",         "batch",        "local_batch",
+    "length",    "length_sd", "tokens",        "repeats",      "step_s",       "step_ms",
+    "sync_s",    "sync_ms",   "backward_s",    "backward_ms",  "data_s",       "data_ms",
+    "sd_s",      "sd_ms",     "samples_per_s", "tokens_per_s", "micro_batches"};
 
 using Column = std::optional<CsvTable::Column>;
 
@@ -43,6 +43,7 @@ class StepTimeReader {
         nodes_(table_.find("nodes")),
         ranks_(either("ranks", "gpus")),
         batch_(either("batch", "local_batch")),
+        micro_batches_(table_.find("micro_batches")),
         length_(table_.find("length")),
         length_sd_(table_.find("length_sd")),
         tokens_(table_.find("tokens")),
@@ -221,8 +222,8 @@ class StepTimeReader {
   /// The step, stated or by throughputs. Where a row has several of them, they agree.
   [[nodiscard]] double step_seconds(std::size_t row, const StepTimeRow& read) const {
     constexpr double kApart = 1.05;  // Throughputs are often rounded, and counted without pauses.
-    const double samples =
-        static_cast<double>(read.batch) * static_cast<double>(read.placement.ranks());
+    const double samples = static_cast<double>(read.batch * read.micro_batches) *
+                           static_cast<double>(read.placement.ranks());
     std::optional<double> step = optional_seconds(row, step_);
     if (step && !(*step > 0)) {
       table_.fail(row, *step_.column, "a step takes more than 0");
@@ -256,6 +257,10 @@ class StepTimeReader {
     result.line = table_.line(row);
     result.placement = placement(row);
     result.batch = table_.integer(row, *batch_, 1, kMostSamples);
+    if (has(row, micro_batches_)) {
+      constexpr std::int64_t kMost = 1 << 16;
+      result.micro_batches = table_.integer(row, *micro_batches_, 1, kMost);
+    }
     result.length = length(row, result.batch);
     if (has(row, length_sd_)) {
       // More would make the shortest batches vanish.
@@ -287,10 +292,11 @@ class StepTimeReader {
 
   void check_contradictions(const StepTimeTable& result) const {
     constexpr double kApart = 1.3;
-    std::map<std::tuple<std::string, std::int64_t, std::int64_t>, const StepTimeRow*> first;
+    std::map<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t>, const StepTimeRow*>
+        first;
     for (const StepTimeRow& row : result.rows) {
-      const auto [known, is_new] =
-          first.try_emplace({text_of(row.placement), row.batch, row.length}, &row);
+      const auto [known, is_new] = first.try_emplace(
+          {text_of(row.placement), row.batch, row.micro_batches, row.length}, &row);
       const double ratio = row.step_s / known->second->step_s;
       if (!is_new && (ratio > kApart || ratio < 1 / kApart)) {
         throw InputError(SourcePlace{table_.path(), row.line},
@@ -309,6 +315,7 @@ class StepTimeReader {
   Column nodes_;
   Column ranks_;
   Column batch_;
+  Column micro_batches_;
   Column length_;
   Column length_sd_;
   Column tokens_;
@@ -331,7 +338,9 @@ StepTimeTable read_step_times(const std::string& path) {
 std::string configuration_of(const StepTimeRow& row, bool with_length) {
   const std::string batch =
       with_length ? fmt::format("{} x {}", row.batch, row.length) : fmt::format("{}", row.batch);
-  return fmt::format("{}, batch {}", text_of(row.placement), batch);
+  const std::string micro =
+      row.micro_batches > 1 ? fmt::format(", {} micro-batches", row.micro_batches) : "";
+  return fmt::format("{}, batch {}{}", text_of(row.placement), batch, micro);
 }
 
 }  // namespace stepsim

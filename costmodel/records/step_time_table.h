@@ -12,7 +12,9 @@ namespace stepsim {
 /// A measured training step: where it ran, with which batch, and what it took.
 struct StepTimeRow {
   Placement placement;
-  std::int64_t batch = 0;   ///< Samples of one rank's batch.
+  std::int64_t batch = 0;  ///< Samples of one rank's batch.
+  /// Batches that a rank adds up in a step; gradients are reduced behind the last one.
+  std::int64_t micro_batches = 1;
   std::int64_t length = 1;  ///< Tokens that every sample is padded to; 1 where nothing says.
   /// Standard deviation of `length` among the batches of a step, in tokens: each rank pads to the
   /// longest of its own samples. 0: all ranks have equal work.
@@ -42,6 +44,7 @@ struct StepTimeTable {
 ///     batch                   samples of one rank (also: local_batch)
 ///     step_s or step_ms       the mean step; or of all ranks together, with padding,
 ///     samples_per_s, tokens_per_s
+///     micro_batches           optional: batches that a rank adds up before it reduces gradients
 ///     length or tokens        optional: what samples are padded to, or padded tokens of a batch
 ///     length_sd               optional, with length: how the lengths of the ranks' batches differ
 ///     sync_s, backward_s, data_s, sd_s (or _ms), repeats        optional; a cell may be empty

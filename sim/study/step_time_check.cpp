@@ -48,18 +48,23 @@ std::vector<StepTimeCheckRow> check_step_times(const Scenario& scenario,
                                                const ProgressCallback& on_progress) {
   const std::string policy = fixed_policy(scenario).name();
   const Profile profile = scenario_profile(scenario);
-  std::map<std::tuple<std::string, std::int64_t, std::int64_t>, StepTimeCheckRow> known;
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t>, StepTimeCheckRow>
+      known;
   std::vector<StepTimeCheckRow> rows;
   for (const StepTimeRow& measured : table.rows) {
     const std::string placement = text_of(measured.placement);
-    const auto [place, is_new] = known.try_emplace({placement, measured.batch, measured.length});
+    const auto [place, is_new] =
+        known.try_emplace({placement, measured.batch, measured.micro_batches, measured.length});
     if (is_new) {
-      const std::int64_t samples =
-          measured.batch * measured.placement.ranks() * (scenario.steps + 1);
+      const std::int64_t samples = measured.batch * measured.micro_batches *
+                                   measured.placement.ranks() * (scenario.steps + 1);
       std::vector<Setting> settings = {
           {"cluster.placement", placement},
           {fmt::format("policy.{}.batch_size", policy), std::to_string(measured.batch)},
           {"data.samples", std::to_string(samples)}};
+      if (measured.micro_batches > 1) {
+        settings.emplace_back("ddp.accumulation_steps", std::to_string(measured.micro_batches));
+      }
       if (table.has_lengths) {
         settings.emplace_back("data.lengths", fmt::format("{{constant={}}}", measured.length));
       }

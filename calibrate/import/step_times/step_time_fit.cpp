@@ -264,11 +264,16 @@ std::vector<double> compute_below(const StepTimeFit& fit, std::span<const double
 StepTimePrediction predict_step_time(const StepTimeFit& fit,
                                      std::size_t compute,
                                      const Placement& placement,
-                                     double spread) {
+                                     double spread,
+                                     std::int64_t micro_batches) {
   const std::vector<double>& mode = fit.posterior.mode;
   const auto step = [&](std::span<const double> vector) {
-    return step_time(
-        fit.job, coefficients_of(fit, vector), compute_of(fit, vector, compute), placement, spread);
+    return step_time(fit.job,
+                     coefficients_of(fit, vector),
+                     compute_of(fit, vector, compute),
+                     placement,
+                     spread,
+                     micro_batches);
   };
   StepTimePrediction result;
   result.parts = step(mode);
@@ -280,7 +285,7 @@ StepTimePrediction predict_step_time(const StepTimeFit& fit,
     below[i] -= kDifference;
     result.gradient.push_back(std::log(step(above).step / step(below).step) / (2 * kDifference));
   }
-  const double share = communication_share(fit, mode, compute, placement);
+  const double share = communication_share(fit, mode, compute, placement, micro_batches);
   result.deviation = std::sqrt(variance_along(fit.posterior.covariance, result.gradient) +
                                fit.compute_noise * fit.compute_noise +
                                fit.run_noise * fit.run_noise * share * share);

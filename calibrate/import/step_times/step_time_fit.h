@@ -116,6 +116,7 @@ struct StepTimePrediction {
 [[nodiscard]] StepTimePrediction predict_step_time(const StepTimeFit& fit,
                                                    std::size_t compute,
                                                    const Placement& placement,
-                                                   double spread = 0);
+                                                   double spread = 0,
+                                                   std::int64_t micro_batches = 1);
 
 }  // namespace stepsim

@@ -53,7 +53,8 @@ double crude_bandwidth(const StepTimeTable& table,
     const double compute = grown_compute(job, row, growth);
     constexpr double kInFront = 0.35;
     constexpr double kLeast = 0.05;
-    const double seconds = std::max(row.step_s - kInFront * compute, kLeast * row.step_s);
+    const double step = row.micro_batches > 1 ? step_of_last(row, compute) : row.step_s;
+    const double seconds = std::max(step - kInFront * compute, kLeast * step);
     speeds.push_back(ring_bytes_per_rank(CollectiveKind::AllReduce, bytes, row.placement.ranks()) /
                      seconds);
   }
@@ -72,7 +73,7 @@ bool hid_all(const StepTimeTable& table, const StepTimeJob& job, bool one_node, 
     if (has_several_ranks(row) && (row.placement.nodes() == 1) == one_node &&
         job.compute[batch].timed) {
       const double seconds =
-          row.sync_s ? *row.sync_s - job.rest_s : row.step_s - row.data_s.value_or(0) - compute;
+          row.sync_s ? *row.sync_s - job.rest_s : step_of_last(row, compute) - compute;
       exposed[batch].push_back(seconds / compute);
     }
   }
@@ -126,7 +127,7 @@ double node_growth(const StepTimeTable& table, const StepTimeJob& job) {
   for (const StepTimeRow& row : table.rows) {
     const ComputePoint& alone = job.compute[compute_point(job, row)];
     if (has_several_ranks(row) && row.placement.nodes() == 1 && alone.timed) {
-      const double ratio = (row.step_s - row.data_s.value_or(0)) / alone.seconds;
+      const double ratio = step_of_last(row, alone.seconds) / alone.seconds;
       growths.push_back(std::log(ratio) / std::log2(static_cast<double>(row.placement.ranks())));
     }
   }
@@ -136,19 +137,21 @@ double node_growth(const StepTimeTable& table, const StepTimeJob& job) {
 double communication_share(const StepTimeFit& fit,
                            std::span<const double> vector,
                            std::size_t compute,
-                           const Placement& placement) {
+                           const Placement& placement,
+                           std::int64_t micro_batches) {
   constexpr double kStep = 0.01;
   StepTimeCoefficients coefficients = coefficients_of(fit, vector);
   const double seconds = compute_of(fit, vector, compute);
-  const double before = step_time(fit.job, coefficients, seconds, placement).step;
+  const double before = step_time(fit.job, coefficients, seconds, placement, 0, micro_batches).step;
   coefficients.links.intra_bytes_per_s *= std::exp(-kStep);
   coefficients.links.inter_bytes_per_s *= std::exp(-kStep);
-  return std::log(step_time(fit.job, coefficients, seconds, placement).step / before) / kStep;
+  const double slower = step_time(fit.job, coefficients, seconds, placement, 0, micro_batches).step;
+  return std::log(slower / before) / kStep;
 }
 
 std::vector<double> communication_shares(const StepTimeFit& fit, std::span<const double> vector) {
   return of_points(fit.job, [&](const StepTimePoint& point) {
-    return communication_share(fit, vector, point.compute, point.placement);
+    return communication_share(fit, vector, point.compute, point.placement, point.micro_batches);
   });
 }
 
@@ -156,7 +159,8 @@ std::vector<StepTimeParts> step_times(const StepTimeFit& fit, std::span<const do
   const StepTimeCoefficients coefficients = coefficients_of(fit, vector);
   return of_points(fit.job, [&](const StepTimePoint& point) {
     const double compute = compute_of(fit, vector, point.compute);
-    return step_time(fit.job, coefficients, compute, point.placement, point.spread);
+    return step_time(
+        fit.job, coefficients, compute, point.placement, point.spread, point.micro_batches);
   });
 }
 
@@ -238,7 +242,7 @@ bool StepTimeFitter::start_from_host() {
   double guess = 0;
   for (const StepTimeRow& row : table_->rows) {
     const double host = job_->compute[compute_point(*job_, row)].host_s;
-    const double step = row.step_s - row.data_s.value_or(0);
+    const double step = step_of_each(row);
     if (host > 0 && (guess == 0 || step < shortest)) {
       shortest = step;
       guess = host;

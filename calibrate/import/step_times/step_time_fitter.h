@@ -23,7 +23,8 @@ namespace stepsim {
 [[nodiscard]] double communication_share(const StepTimeFit& fit,
                                          std::span<const double> vector,
                                          std::size_t compute,
-                                         const Placement& placement);
+                                         const Placement& placement,
+                                         std::int64_t micro_batches = 1);
 
 /// [StepTimeJob::points] communication_share() where several ranks train.
 [[nodiscard]] std::vector<double> communication_shares(const StepTimeFit& fit,

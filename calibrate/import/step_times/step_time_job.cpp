@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "calibrate/import/recorded/recorded_buckets.h"
+#include "calibrate/import/step_times/step_time_prior.h"
 #include "calibrate/samples/statistics.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/compute/host_floor.h"
@@ -77,8 +78,8 @@ ComputeGuess guessed_of_token(const StepTimeTable& table) {
   double least = 0;
   const StepTimeRow* of = nullptr;
   for (const StepTimeRow& row : table.rows) {
-    const double seconds = (row.step_s - row.data_s.value_or(0)) /
-                           (static_cast<double>(row.batch) * static_cast<double>(row.length));
+    const double seconds =
+        step_of_each(row) / (static_cast<double>(row.batch) * static_cast<double>(row.length));
     if (of == nullptr || seconds < least) {
       least = seconds;
       of = &row;
@@ -103,7 +104,7 @@ void add_compute(const StepTimeTable& table, StepTimeJob& job) {
   job.data_s = waits.empty() ? 0 : median(waits);
   for (const StepTimeRow& row : table.rows) {
     const Key key = {row.batch, row.length};
-    const double step = row.step_s - row.data_s.value_or(0);
+    const double step = step_of_each(row);
     const auto known = shortest.try_emplace(key, step).first;
     known->second = std::min(known->second, step);
     if (row.placement.ranks() == 1) {
@@ -143,12 +144,14 @@ void add_compute(const StepTimeTable& table, StepTimeJob& job) {
 }
 
 void add_points(const StepTimeTable& table, StepTimeJob& job) {
-  std::map<std::tuple<std::size_t, double, std::vector<int>>, std::size_t> known;
+  std::map<std::tuple<std::size_t, double, std::int64_t, std::vector<int>>, std::size_t> known;
   for (const StepTimeRow& row : table.rows) {
-    const StepTimePoint point = {compute_point(job, row), row.placement, work_spread(row)};
+    const StepTimePoint point = {
+        compute_point(job, row), row.placement, work_spread(row), row.micro_batches};
     const auto nodes = row.placement.node_ranks();
     const auto [place, is_new] = known.try_emplace(
-        {point.compute, point.spread, {nodes.begin(), nodes.end()}}, job.points.size());
+        {point.compute, point.spread, point.micro_batches, {nodes.begin(), nodes.end()}},
+        job.points.size());
     if (is_new) {
       job.points.push_back(point);
     }
@@ -178,6 +181,18 @@ double expected_maximum(int count) {
 double untimed_compute(double device, double host) {
   constexpr double kSharp = 4;  // The larger, the nearer to the longer of both.
   return std::pow(std::pow(device, kSharp) + std::pow(host, kSharp), 1 / kSharp);
+}
+
+double step_of_last(const StepTimeRow& row, double compute) {
+  const auto others = static_cast<double>(row.micro_batches - 1);
+  const double passes = 1 - step_time_priors()[kOptimizer].mean;
+  return row.step_s - row.data_s.value_or(0) - others * passes * compute;
+}
+
+double step_of_each(const StepTimeRow& row) {
+  const auto others = static_cast<double>(row.micro_batches - 1);
+  const double passes = 1 - step_time_priors()[kOptimizer].mean;
+  return (row.step_s - row.data_s.value_or(0)) / (1 + others * passes);
 }
 
 double work_spread(const StepTimeRow& row) {
@@ -233,13 +248,15 @@ StepTimeParts step_time(const StepTimeJob& job,
                         const StepTimeCoefficients& coefficients,
                         double compute,
                         const Placement& placement,
-                        double spread) {
+                        double spread,
+                        std::int64_t micro_batches) {
   const int ranks = placement.ranks();
+  const double optimizer = coefficients.optimizer_share * job.shortest_s;
+  const auto others = static_cast<double>(micro_batches - 1);
   if (ranks == 1) {
-    return {compute + job.rest_s, job.rest_s};
+    return {compute + others * std::max(compute - optimizer, 0.0) + job.rest_s, job.rest_s};
   }
   const double factor = several_ranks_of(coefficients).at(ranks, placement.fullest());
-  const double optimizer = coefficients.optimizer_share * job.shortest_s;
   const double mean_passes = std::max(compute - optimizer, 0.0) * factor;
   const double passes = mean_passes * (1 + (spread > 0 ? spread * expected_maximum(ranks) : 0));
   const double backward = (1 - coefficients.forward_share) * passes;
@@ -264,7 +281,7 @@ StepTimeParts step_time(const StepTimeJob& job,
   const double end = std::max(now, busy_until);
   // A rank of mean work waits for the slowest one, too.
   parts.sync = end - now + (passes - mean_passes) + job.rest_s;
-  parts.step = passes - backward + end + job.rest_s + optimizer * factor;
+  parts.step = others * mean_passes + passes - backward + end + job.rest_s + optimizer * factor;
   return parts;
 }
 

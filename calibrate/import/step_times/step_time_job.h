@@ -33,6 +33,7 @@ struct StepTimePoint {
   std::size_t compute = 0;  ///< The place of its batch in StepTimeJob::compute.
   Placement placement;
   double spread = 0;  ///< work_spread()
+  std::int64_t micro_batches = 1;
 };
 
 /// A training job whose steps were timed: what a rank computes, and what it sends when.
@@ -89,12 +90,22 @@ struct StepTimeParts {
 /// Plays the steady step of a rank with `compute` seconds of work of its own (see ComputePoint):
 /// forward, backward while the buckets are reduced one after another in order, the rest of the last
 /// bucket, optimizer. Where the ranks' work differs by `spread` (its standard deviation, as a
-/// fraction), all wait for the slowest: the expected maximum of as many normal numbers.
+/// fraction), all wait for the slowest: the expected maximum of as many normal numbers. Of several
+/// micro-batches each has its forward and backward, and gradients are reduced beside the last one.
 [[nodiscard]] StepTimeParts step_time(const StepTimeJob& job,
                                       const StepTimeCoefficients& coefficients,
                                       double compute,
                                       const Placement& placement,
-                                      double spread = 0);
+                                      double spread = 0,
+                                      std::int64_t micro_batches = 1);
+
+/// Returns what a rank with one micro-batch would take for a row, whose other ones take `compute`
+/// each, but for the optimizer.
+[[nodiscard]] double step_of_last(const StepTimeRow& row, double compute);
+
+/// Returns a row's step without data over its micro-batches, as if nothing were exposed: each with
+/// its own optimizer.
+[[nodiscard]] double step_of_each(const StepTimeRow& row);
 
 /// Returns the standard deviation of the ranks' work in a row, as a fraction: that of the lengths
 /// that they pad to, since work grows about as the padded tokens do.

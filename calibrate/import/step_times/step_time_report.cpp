@@ -61,7 +61,8 @@ std::string rows_table(const StepTimeFit& fit, const StepTimeTable& table, const
       {"3 nodes and more", [](const Placement& p) { return p.nodes() > 2; }},
   }};
   const std::vector<double> steps = mapped(fit.job.points, [&](const StepTimePoint& point) {
-    return predict_step_time(fit, point.compute, point.placement, point.spread).parts.step;
+    return predict_step_time(fit, point.compute, point.placement, point.spread, point.micro_batches)
+        .parts.step;
   });
   Table text({"rows on", "rows", "mean |error|", "worst", "at"});
   for (const Group& group : groups) {

@@ -22,11 +22,12 @@ using stepsim::test::Approx;
 namespace stepsim::test {
 namespace {
 
-StepTimeFit fit_of_rows(const std::string& rows) {
-  const StepTimeTable table =
-      read_step_times(written("host.csv", "placement,batch,step_ms\n" + rows));
-  const StepTimeJob job = step_time_job(
-      table, model_preset("bert-base"), kDefaultFirstBucketBytes, kDefaultBucketCapBytes);
+StepTimeFit fit_of_rows(const std::string& rows,
+                        const std::string& columns = "placement,batch,step_ms",
+                        const char* model = "bert-base") {
+  const StepTimeTable table = read_step_times(written("host.csv", columns + "\n" + rows));
+  const StepTimeJob job =
+      step_time_job(table, model_preset(model), kDefaultFirstBucketBytes, kDefaultBucketCapBytes);
   return fit_step_times(table, job);
 }
 
@@ -88,6 +89,51 @@ TEST_CASE("no rank alone: a step that halves with its batch is compute") {
   const std::vector<double>& mode = fit.posterior.mode;
   CHECK(1e3 * compute_of(fit, mode, place_of(fit, 60)) > 0.88 * 231);
   CHECK(coefficients_of(fit, mode).links.intra_bytes_per_s > 15e9);
+}
+
+/// What made-up ranks of a compiled GPT-2 take, whose host is twice as fast as is assumed of one.
+double accumulated_ms(const StepTimeJob& job, const char* placement, int micro_batches) {
+  StepTimeCoefficients truth;
+  truth.forward_share = 1.0 / 3;
+  truth.optimizer_share = 0.05;
+  truth.links = {200e9, 100e3, 80e9, 100e3, 1, 0, 0};
+  constexpr double kOfBatch = 25e-3;
+  return 1e3 * step_time(job, truth, kOfBatch, parse_placement(placement), 0, micro_batches).step;
+}
+
+TEST_CASE("micro-batches: each takes its share of the step, and the last one hides what is sent") {
+  const char* columns = "placement,batch,micro_batches,step_ms";
+  const StepTimeJob job = fit_of_rows("8,12,8,200\n2x8,12,4,100\n", columns, "gpt2-small").job;
+  const auto row = [&](const char* placement, int micro_batches) {
+    return fmt::format("{},12,{},{:.2f}\n",
+                       placement,
+                       micro_batches,
+                       accumulated_ms(job, placement, micro_batches));
+  };
+  const StepTimeFit fit = fit_of_rows(row("8", 8) + row("2x8", 4), columns, "gpt2-small");
+  CHECK(1e3 * compute_of(fit, fit.posterior.mode, 0) == Approx(25).epsilon(0.12));
+  for (const int micro : {1, 2}) {
+    CAPTURE(micro);
+    const auto far = parse_placement("8x8");
+    CHECK(1e3 * predict_step_time(fit, 0, far, 0, micro).parts.step ==
+          Approx(accumulated_ms(job, "8x8", micro)).epsilon(0.2));
+  }
+  // As one batch of 96 nothing says that 12 samples take less than a host is assumed to.
+  const StepTimeFit whole = fit_of_rows(fmt::format("8,96,{:.2f}\n2x8,48,{:.2f}\n",
+                                                    accumulated_ms(job, "8", 8),
+                                                    accumulated_ms(job, "2x8", 4)),
+                                        "placement,batch,step_ms",
+                                        "gpt2-small");
+  CHECK(1e3 * compute_below(whole, whole.posterior.mode).front() > 1.3 * 25);
+}
+
+TEST_CASE("a rank alone with micro-batches takes what it took") {
+  const StepTimeFit fit =
+      fit_of_rows("1,12,4,100\n8,12,4,104\n", "placement,batch,micro_batches,step_ms");
+  CHECK(1e3 * predict_step_time(fit, 0, parse_placement("1"), 0, 4).parts.step ==
+        Approx(100).epsilon(0.01));
+  CHECK(1e3 * predict_step_time(fit, 0, parse_placement("1"), 0, 1).parts.step ==
+        Approx(25.9).epsilon(0.01));
 }
 
 }  // namespace

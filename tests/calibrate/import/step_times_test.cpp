@@ -141,6 +141,12 @@ TEST_CASE("throughputs of all ranks stand for the step") {
   CHECK(tokens.rows[0].step_s == Approx(0.5));
   CHECK(tokens.rows[1].step_s == Approx(0.7));
   CHECK(table_of("placement,batch,step_s,samples_per_s\n4,8,0.5,65\n").rows[0].step_s == 0.5);
+  const StepTimeTable micro =
+      table_of("placement,batch,micro_batches,samples_per_s\n4,8,4,256\n4,8,1,128\n4,8,,128\n");
+  CHECK(micro.rows[0].micro_batches == 4);
+  CHECK(micro.rows[0].step_s == Approx(0.5));  // No contradiction of the next one's 0.25 s.
+  CHECK(micro.rows[2].micro_batches == 1);
+  CHECK(configuration_of(micro.rows[0], false) == "4, batch 8, 4 micro-batches");
   // A throughput of one rank beside the step: the table says what is expected.
   CHECK(
       table_error("placement,batch,step_s,samples_per_s\n4,8,0.5,16\n")

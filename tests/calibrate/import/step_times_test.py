@@ -170,6 +170,19 @@ def test_a_table_is_validated():
             assert low < predicted < high < 2 * predicted, row
 
 
+def test_micro_batches_are_the_accumulation_of_the_scenario():
+    table = "placement,batch,micro_batches,step_ms\n8,12,8,231\n2x8,12,4,117\n"
+    with tempfile.TemporaryDirectory() as folder:
+        imported(folder, "--preset", "gpt2-small", table=table)
+        rows = table + "2x8,12,1,30\n2x8,12,2,60\n"
+        pathlib.Path(folder, "rows.csv").write_text(rows)
+        run(STEPSIM, "validate", "job.toml", "--step-times", "rows.csv", "--csv", "out.csv", "--bound", "50", folder=folder)
+        steps = [float(row.split(",")[4]) for row in pathlib.Path(folder, "out.csv").read_text().splitlines()[1:]]
+        assert abs(steps[0] / 0.231 - 1) < 0.03 and abs(steps[1] / 0.117 - 1) < 0.03, steps
+        # Each micro-batch more has its passes, and sends nothing.
+        assert abs((steps[1] - steps[3]) / 2 / (steps[3] - steps[2]) - 1) < 0.02, steps
+
+
 def test_bytes_and_tensors_are_models_too_and_links_serve_another_job():
     with tempfile.TemporaryDirectory() as folder:
         imported(folder, "--gradient-bytes", "415 MiB")

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import sys
 import tempfile
 
@@ -24,6 +25,15 @@ FIVE_LINES = """placement,batch,step_ms
 1+1+1+1,8,1308
 1,4,455
 """
+
+
+# VGG-16 on A100, as ElasticFlow timed it (its throughputs are published): 64, 128 and 256 images over all GPUs.
+IMAGES = (
+    "placement,batch,step_ms\n"
+    "1,64,197.901\n2,32,110.673\n4,16,67.7735\n8,8,51.7334\n8+8,4,38.62\n1,128,380.985\n2,64,205.186\n"
+    "4,32,114.669\n8,16,73.6755\n8+8,8,55.3717\n1,256,761.234\n2,128,396.403\n4,64,215.431\n"
+    "8,32,125.056\n8+8,16,79.2283\n"
+)
 
 
 def run(program, *arguments, folder, status=0):
@@ -87,6 +97,18 @@ def test_five_lines_by_hand_predict_other_placements():
         width = [far["interval90"][1] / far["step_ms"], far["step_ms"] / far["interval90"][0]]
         assert all(1.05 < side < 1.8 for side in width), width
         assert far["collective_source"] == "fitted, beyond"
+
+
+def test_the_errors_of_both_forms_are_told_with_the_one_that_the_profile_has():
+    said = r"\neach placement predicted from the others: ([\d.]+) % off; ([\d.]+) % where collectives slow compute \((.*)\)\n"
+    few = "".join(IMAGES.splitlines(keepends=True)[:6])  # They do not tell a slowdown.
+    with tempfile.TemporaryDirectory() as folder:
+        for table, words in ((IMAGES, "in the profile"), (few, "not in the profile")):
+            text = imported(folder, "--gradient-bytes", "527.8 MiB", table=table)
+            (plain, slowed, where), = re.findall(said, text)
+            slowdown = json.loads(pathlib.Path(folder, "job.json").read_text())["interference"]["compute"]
+            assert where == words and (slowdown > 0.01) == (words == "in the profile"), (text, slowdown)
+            assert (float(slowed) < 0.95 * float(plain)) == (words == "in the profile"), text
 
 
 def test_a_prediction_is_the_fits_own():

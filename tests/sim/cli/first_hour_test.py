@@ -36,6 +36,21 @@ def test_what_init_names_next_runs():
 
 
 @small_runner.in_new_folder
+def test_init_names_the_policy_that_lacks_least_where_none_fits():
+    lengths = [32 + 7919 * i % 1000 for i in range(4000)] + [8192 - i for i in range(400)]
+    pathlib.Path("lengths.txt").write_text("\n".join(map(str, lengths)), encoding="utf-8")
+    text = run("init", "--model", "llama3-8b", "--gpus", "8", "--profile", "h100_8x_published", "--lengths",
+               "lengths.txt").stdout
+    named = re.search(r"stepsim sweep scenario.toml --policy (\w+) --over", text)
+    run("compare", "scenario.toml", "--json", "out.json", status=1)
+    told = json.loads(pathlib.Path("out.json").read_text(encoding="utf-8"))["predictions"]
+    lacks = {one["policy"]: one["out_of_memory"]["needed_bytes"] for one in told}  # KeyError: one fits.
+    least = min(lacks, key=lacks.get)
+    assert len(lacks) == 3 and least != told[0]["policy"], lacks  # The first one would not be named.
+    assert named and named[1] == least, (text, lacks)
+
+
+@small_runner.in_new_folder
 def test_a_sweep_of_a_policy_that_does_not_fit_names_those_that_do():
     too_large()
     answer = run("sweep", "scenario.toml", "--over", "parallel=ddp,fsdp2", "--json", "out.json", status=1)

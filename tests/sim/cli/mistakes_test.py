@@ -132,6 +132,8 @@ def test_the_wrong_file(folder):
     (folder / "page").write_text("<!DOCTYPE html><title>404</title>", encoding="utf-8")
     (folder / "numbers.txt").write_text("12\n30\n", encoding="utf-8")
     (folder / "words.txt").write_text("12\nthree\n", encoding="utf-8")
+    scenario = pathlib.Path(SCENARIO).read_text(encoding="utf-8")
+    (folder / "unpriced.toml").write_text(re.sub("(?m)^profile = .*", "", scenario), encoding="utf-8")
     (folder / "open.toml").write_text('[scenario]\nname = "x\n', encoding="utf-8")
     record = (folder / "run.rank0.jsonl").read_text(encoding="utf-8")
     (folder / "twice.jsonl").write_text(record + record, encoding="utf-8")
@@ -143,6 +145,8 @@ def test_the_wrong_file(folder):
         STEPSIM,
         [
             ["run run.rank0.jsonl", "is JSON, not a scenario", "stepsim advise"],
+            ["run unpriced.toml", "unpriced.toml: error: cluster.profile: no profile is named",
+             "give --profile NAME or --profile FILE", "python3 -m stepsim.torch.calibrate", "next: stepsim profiles"],
             ["run open.toml", "open.toml:2", "not valid TOML"],
             ["lengths numbers.txt", "is a list of numbers, not a scenario", "stepsim lengths --file"],
             ["advise numbers.txt", "not a file of JSON lines", "stepsim-run-record/1"],

@@ -1,5 +1,9 @@
 #include "sim/report/glossary.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -21,7 +25,9 @@ struct GlossaryOptions {
 constexpr const char* kGlossaryUsage =
     "usage: stepsim glossary [WORD…] [--json FILE]\n\n"
     "What the words of the output mean: headings of tables and words of sentences, with their\n"
-    "units. All of them, or those that are named. `stepsim help WORD` is the same.\n\n"
+    "units. All of them, or those that are named; a word that stands in the names of one or two "
+    "is\n"
+    "answered with these. `stepsim help WORD` is the same.\n\n"
     "examples:\n"
     "  stepsim glossary\n"
     "  stepsim help exposed\n"
@@ -42,24 +48,50 @@ std::string term_text(const Term& term, const Screen& screen) {
   return lines;
 }
 
-/// The terms that these words name: each its own, or all together one of several words.
-std::vector<Term> named_terms(const std::vector<std::string>& words) {
-  if (const Term* whole = find_term(fmt::format("{}", fmt::join(words, " ")))) {
-    return {*whole};
+/// The terms that a word names, or the one or two that have it in their names; none where there are
+/// none or more.
+std::vector<Term> few_terms(const std::string& word) {
+  if (const Term* const term = find_term(word)) {
+    return {*term};
   }
-  std::vector<Term> terms;
+  constexpr std::size_t kFew = 2;
+  std::vector<Term> terms = terms_with(word);
+  return terms.size() <= kFew ? terms : std::vector<Term>();
+}
+
+[[noreturn]] void fail_at_word(const std::string& word) {
+  constexpr const char* kWays = "all words: stepsim glossary; commands: stepsim --help";
+  constexpr std::size_t kMost = 8;
+  std::vector<std::string> names = mapped(terms_with(word), &Term::name);
+  if (!names.empty()) {
+    const bool more = names.size() > kMost;
+    names.resize(std::min(names.size(), kMost));
+    throw InputError("'{}' is in several entries: {}{}; stepsim help ENTRY shows one; {}",
+                     printable(word),
+                     fmt::join(names, ", "),
+                     more ? ", …" : "",
+                     kWays);
+  }
+  std::vector<std::string> known;
+  for (const Term& one : glossary()) {
+    known.push_back(one.name);
+    known.insert(known.end(), one.also.begin(), one.also.end());
+  }
+  throw InputError("{}; {}", unknown_name("word", word, known), kWays);
+}
+
+/// The terms that these words name: all together one of several words, or each its own.
+std::vector<Term> named_terms(const std::vector<std::string>& words) {
+  std::vector<Term> terms = few_terms(fmt::format("{}", fmt::join(words, " ")));
+  if (!terms.empty()) {
+    return terms;
+  }
   for (const std::string& word : words) {
-    const Term* const term = find_term(word);
-    if (term == nullptr) {
-      std::vector<std::string> known;
-      for (const Term& one : glossary()) {
-        known.push_back(one.name);
-        known.insert(known.end(), one.also.begin(), one.also.end());
-      }
-      throw InputError("{}; all words: stepsim glossary; commands: stepsim --help",
-                       unknown_name("word", word, known));
+    const std::vector<Term> own = few_terms(word);
+    if (own.empty()) {
+      fail_at_word(word);
     }
-    terms.push_back(*term);
+    terms.insert(terms.end(), own.begin(), own.end());
   }
   return terms;
 }

@@ -21,7 +21,7 @@ const std::vector<Term> kTerms = {
      "the machine's drift, \"in the hour of its calibration\" leaves it out."},
     {"backward", {},
      "Milliseconds that a rank computes gradients, without the wait for collectives after it."},
-    {"bucket", {"buckets", "bucket cap", "bucket size"},
+    {"bucket", {"buckets", "bucket cap", "bucket size", "gradients"},
      "Gradients that DDP reduces together, in one all-reduce. bucket_cap_mb bounds its bytes: small buckets start early "
      "and pay a latency each, large ones hide less behind the backward."},
     {"change", {"before", "99 % interval", "tokens of the fullest rank"},
@@ -41,6 +41,9 @@ const std::vector<Term> kTerms = {
     {"efficiency", {"scaling efficiency"},
      "Of a policy: the share of the step in which a rank works, without waiting for others or for communication. Of a "
      "cluster, beside samples/s: its samples per second and rank over the most that a cluster of the table has."},
+    {"epoch", {},
+     "One pass over all samples, in as many steps as a policy needs for them. Lost samples, skew and order change are of "
+     "the first epoch, and its largest batch decides what fits into memory; step times are of its first steps."},
     {"error", {"p50 error", "p95 error", "per-step error"},
      "Predicted less measured over measured: -5 % is predicted too short. Per step: the mean over the steps of each "
      "one's own error, whatever its sign."},
@@ -69,8 +72,8 @@ const std::vector<Term> kTerms = {
      "Samples that are in no batch of an epoch (the end of it, too long ones), and such that come more than once."},
     {"memory", {"peak memory", "most memory"},
      "The most memory of any rank at any moment of a step: parameters, gradients, optimizer states, buckets or gathered "
-     "units, activations, logits. By formula or played event by event; not what CUDA and the allocator take beside it. The "
-     "steps are the simulated ones; what fits is decided by all batches of the first epoch."},
+     "units, activations, logits. By formula or played event by event; not what CUDA and the allocator take beside it. Tables "
+     "show that of the whole first epoch, whose largest batch decides what fits; `stepsim run` begins with the simulated steps."},
     {"measured", {}, "Of a live run: the mean over its steady steps and passes, of the last rank's start to the last rank's end."},
     {"MFU", {"TFLOP/s", "GFLOP/s"},
      "Model FLOPs utilisation: the FLOPs per second of a rank over the peak of its card (dense, 16 bit). Counted are three "
@@ -99,7 +102,7 @@ const std::vector<Term> kTerms = {
     {"published job", {"source", "GPUs"},
      "Somebody else's training, timed on fewer and on more GPUs, 8 -> 64, with the same batch of a GPU; its "
      "efficiency is what it kept of its samples per second and GPU. The source is a repository or a round of MLPerf."},
-    {"rank", {"ranks"}, "One process of the training, usually one GPU."},
+    {"rank", {"ranks", "GPU"}, "One process of the training, usually one GPU."},
     {"rank token spread", {"std of padded tokens over ranks"},
      "Useful tokens of the fullest rank less those of the emptiest, mean over the steps. It is what makes ranks wait."},
     {"reference case", {"reference"},
@@ -122,7 +125,7 @@ const std::vector<Term> kTerms = {
      "A short computation timed at calibration and again in a live run: 1.1 times is a machine that is 10 % slower now."},
     {"shapes", {"shapes a rank", "distinct shapes"},
      "Different pairs of samples and padded length in an epoch: what a compiler or cuDNN sees as new."},
-    {"step", {"steps", "step time", "mean step", "steady step", "epoch's step"},
+    {"step", {"steps", "step time", "mean step", "steady step", "epoch's step", "warm-up"},
      "One update of the parameters, all its micro-batches included. Its time, in milliseconds, is from the last rank's "
      "start to the last rank's end, mean over the steady steps: the first ones (warm-up) are left out."},
     {"too close to tell", {"certain", "likely"},
@@ -135,7 +138,7 @@ const std::vector<Term> kTerms = {
     {"by the profile's own errors", {},
      "The prices are of single ops, and no recorded step of a training confirms them: likelihoods hold as far as the "
      "profile knows its own errors."},
-    {"useful tokens", {"useful tokens/s", "useful tokens per second"},
+    {"useful tokens", {"useful tokens/s", "useful tokens per second", "throughput"},
      "Tokens of samples, without padding. Useful tokens per second are what policies are ranked by, since a step of one "
      "policy holds other work than that of another."},
     {"waiting", {"slower ranks", "last bucket", "slowest rank"},
@@ -155,6 +158,34 @@ std::string plain(std::string word) {
   return word;
 }
 
+bool is_letter(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0;
+}
+
+/// As words are compared: small letters, "warm-up" as "warmup" and "bucket_cap" as "bucket cap".
+std::string folded(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c != '-') {
+      result += c == '_' ? ' ' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  return result;
+}
+
+/// Whether a text has a whole word, or its plural, or is about several of what the word names.
+bool has_word(const std::string& text, const std::string& word) {
+  const std::string all = folded(text);
+  for (std::size_t at = all.find(word); at != std::string::npos; at = all.find(word, at + 1)) {
+    std::size_t end = at + word.size();
+    end += end < all.size() && all[end] == 's' ? 1 : 0;
+    if ((at == 0 || !is_letter(all[at - 1])) && (end == all.size() || !is_letter(all[end]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::span<const Term> glossary() {
@@ -171,6 +202,29 @@ const Term* find_term(const std::string& word) {
     }
   }
   return nullptr;
+}
+
+std::vector<Term> terms_with(const std::string& word) {
+  std::string wanted = folded(plain(word));
+  if (wanted.ends_with('s')) {
+    wanted.pop_back();
+  }
+  constexpr std::size_t kShortest = 2;
+  std::vector<Term> named;
+  std::vector<Term> said;
+  for (const Term& term : kTerms) {
+    if (wanted.size() < kShortest) {
+      break;
+    }
+    if (has_word(term.name, wanted) || std::ranges::any_of(term.also, [&](const auto& other) {
+          return has_word(other, wanted);
+        })) {
+      named.push_back(term);
+    } else if (has_word(term.meaning, wanted)) {
+      said.push_back(term);
+    }
+  }
+  return named.empty() ? said : named;
 }
 
 Json glossary_json() {

@@ -23,6 +23,11 @@ struct Term {
 /// "exposed ms" is "exposed". Null where there is none.
 [[nodiscard]] const Term* find_term(const std::string& word);
 
+/// The terms that have a word in their name or in another word for it: "skew" is in "sample skew".
+/// Where none has, those that have it in their meaning. Hyphens, underscores, the letters' case and
+/// a plural's s make no difference.
+[[nodiscard]] std::vector<Term> terms_with(const std::string& word);
+
 /// {heading or word: meaning}, for pages.
 [[nodiscard]] Json glossary_json();
 

@@ -135,5 +135,28 @@ def test_help_explains_words_and_commands():
     assert "did you mean 'exposed'" in message and "stepsim --help" in message, message
 
 
+def words_of(*asked):
+    """The entries that help answers with."""
+    return [term["word"] for term in json.loads(run("glossary", *asked, "--json", "-").stdout)]
+
+
+def test_a_part_of_one_or_two_entries_is_answered_with_these():
+    for asked, words in (("memory", ["memory"]), ("MFU", ["MFU"]), ("epoch", ["epoch"]), ("bucket", ["bucket"]),
+                         ("regret", ["regret"]), ("interval", ["90 % interval"]), ("skew", ["sample skew"]),
+                         ("exposed", ["exposed"]), ("padding", ["padding"]), ("overlap", ["overlap"]),
+                         ("hour", ["drift", "GPU-hours"]), ("scaling", ["efficiency"]), ("warmup", ["step"]),
+                         ("Warm-Up", ["step"]), ("bucket_cap", ["bucket"]), ("token skews", ["sample skew"]),
+                         ("communications", ["collectives", "exposed"]), ("latency", ["bucket"]), ("gradient", ["bucket", "exposed"]), ("GPU", ["rank"]), ("allocator", ["memory"])):
+        assert words_of(*asked.split()) == words, (asked, words_of(*asked.split()))
+    assert run("help", "skew").stdout == run("help", "sample", "skew").stdout
+    assert words_of("skew", "regret") == ["sample skew", "regret"]
+    # Only where more fit is the answer a list of them.
+    message = run("help", "tokens", status=2).stderr
+    assert "'tokens' is in several entries: change, lost samples, padded tokens, " in message, message
+    assert "stepsim help ENTRY" in message and len(message) < 300, message
+    for nothing in ("skewness", "kew", "s", "-", "nothing_like_it"):
+        assert "unknown word" in run("help", nothing, status=2).stderr, nothing
+
+
 if __name__ == "__main__":
     sys.exit(small_runner.main(globals()))

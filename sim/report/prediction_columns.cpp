@@ -69,7 +69,7 @@ constexpr Column<PredictionSummary> kSummaryColumns[] = {
      [](const Summary& s) -> Cell { return s.scaling_efficiency(); },
      "efficiency", Format::Percent, 90, nullptr, true, nullptr, false, if_wide<Summary>},
     {"peak_memory_mib", "peak_memory_mib", [](const Summary& s) -> Cell { return s.peak_memory_mib; },
-     "memory MiB", Format::Tenths, 100, nullptr, true, nullptr, false, if_wide<Summary>},
+     "memory", Format::Memory, 100, nullptr, true, nullptr, false, if_wide<Summary>},
 };
 // clang-format on
 

@@ -383,6 +383,7 @@ std::string compare_text(const Scenario& scenario,
   bool any_misfit = false;
   for (const Prediction* prediction : ranked) {
     rows.push_back(prediction->summary);
+    rows.back().peak_memory_mib = prediction->largest_memory_mib;  // It decides what fits.
     speeds.push_back(speed_interval(prediction->summary));
     const bool reference = is_reference(scenario, prediction->policy);
     any_reference = any_reference || reference;

@@ -324,10 +324,10 @@ std::string change_line(const Scenario& scenario, const Advice& advice) {
         effects.most_steps);
   }
   text += fmt::format("; {} batch shapes", effects.distinct_shapes);
-  if (states_activations(scenario.model) && best.summary.peak_memory_mib > 0) {
+  if (states_activations(scenario.model) && best.largest_memory_mib > 0) {
     text += fmt::format("; {:.0f} MiB at the peak by formula, {:.0f} now",
-                        best.summary.peak_memory_mib,
-                        current_of(advice).summary.peak_memory_mib);
+                        best.largest_memory_mib,
+                        current_of(advice).largest_memory_mib);
   }
   return text;
 }

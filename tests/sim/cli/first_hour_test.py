@@ -127,6 +127,9 @@ def test_what_fits_is_decided_by_the_longest_sample_of_the_epoch():
     assert "GiB in the largest batch of the epoch" in answer.stdout, answer.stdout
     text = run("compare", "scenario.toml", status=1).stdout
     assert "fits into memory" in text and "\nfixed !" in text, text
+    # Its table shows the memory that decides, not that of the simulated steps.
+    (row,) = re.findall(r"\nfixed !.* ([\d.]+) GiB", run("compare", "scenario.toml", "--wide", status=1).stdout)
+    assert abs(float(row) / (misfit["needed_bytes"] / 2**30) - 1) < 0.005, (row, misfit)
     # As many steps as reach it say the same.
     longer = run("run", "scenario.toml", "--policy", "fixed", "--steps", str(misfit["step"] + 1), "--json", "out.json",
                  status=1).stdout

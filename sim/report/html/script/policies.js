@@ -7,7 +7,9 @@
 function rankedPolicies(page) {
   const rows = (page.data.result.predictions || []).map((prediction) => ({
     name: prediction.policy,
-    s: prediction.summary,
+    // What decides whether a policy fits is the largest batch of the first epoch.
+    s: {...prediction.summary,
+      peak_memory_mib: prediction.largest_memory_mib || prediction.summary.peak_memory_mib},
     prediction,
     reference: isReference(page, prediction.policy),
     misfit: isMisfit(page, prediction.policy),

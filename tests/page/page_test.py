@@ -13,8 +13,8 @@ import sys
 import time
 
 from pages import (
-    FOLDER, PAIR, ROOT, SKEW, bars, browser, compare_page, errors, made, misfit_page, misfit_sweep_page, misfits_page, nothing_fits_page, open_all, opened,
-    pages, preferring, requests, run_page, run_tests, sharded_page, slide, sweep_page, table, training_page, tune_page, validated, validated_once,
+    FOLDER, PAIR, ROOT, SKEW, advise_page, bars, browser, compare_page, errors, made, misfit_page, misfit_sweep_page, misfits_page, nothing_fits_page, open_all, opened,
+    pages, partly_fitting_page, preferring, requests, run_page, run_tests, sharded_page, slide, sweep_page, table, training_page, tune_page, validated, validated_once,
     valley_page,
 )  # fmt: skip
 
@@ -69,7 +69,25 @@ def test_memory_over_the_step_is_drawn_with_the_peak_of_the_json():
             if path.get_attribute("class") in ("other", "data", "forward", "backward", "transfer")]
     mark = card.find_element(By.CSS_SELECTOR, ".memory-peak").rect
     assert abs(min(tops) - (mark["y"] + mark["height"] / 2)) < 2, (tops, mark)
+    # The words above the curve stand apart from it, and the mark says what it is.
+    title = card.find_element(By.CSS_SELECTOR, "svg[role=img] .axis-title").rect
+    caption = card.find_element(By.TAG_NAME, "figcaption").rect
+    assert title["y"] - (caption["y"] + caption["height"]) > 14, (caption, title)
+    assert card.find_element(By.CSS_SELECTOR, "svg[role=img] .mark text").text == "peak"
     assert not opened(run_page()).find_elements(By.ID, "memory")
+
+
+def test_no_table_that_is_open_is_cut_on_a_wide_screen():
+    for page in (*pages(), advise_page()):
+        chrome = opened(page, width=1400)
+        wide = chrome.execute_script(
+            """return [...document.querySelectorAll(".scroll")].filter((box) => box.scrollWidth > box.clientWidth)
+                 .map((box) => box.getAttribute("aria-label"));""")
+        assert not wide, (page["path"], wide)
+    tables = chrome.find_elements(By.CSS_SELECTOR, "#advice table")
+    parts = [[head.text for head in table.find_elements(By.CSS_SELECTOR, "thead th")] for table in tables]
+    assert [heads[0] for heads in parts] == ["train with"] * 2, parts
+    assert parts[0][1:3] == ["verdict", "gain"] and "exposed" in parts[1] and "waiting" in parts[1], parts
 
 
 def test_an_axis_of_few_steps_has_each_step_once():
@@ -126,6 +144,35 @@ def test_bars_are_where_the_data_says():
             assert abs(x - start / shown * end) < 0.02, (x, start)
         scales.append(end / shown)
     assert abs(scales[0] / scales[1] - 1) < 1e-4, scales
+
+
+def test_steps_that_do_not_fit_leave_the_time_scale_to_those_that_do():
+    chrome = opened(partly_fitting_page())
+    ends = {}
+    for index, least in ((1, 0.9), (4, 0.9), (0, 0.6)):
+        slide(chrome, index)
+        ends[index] = chrome.execute_script(
+            """const end = document.querySelector(".end.now").getAttribute("transform");
+               const axis = document.querySelector(".timeline .axis .domain").getBBox().width;
+               return [Number(/[0-9.]+/.exec(end)[0]) / axis,
+                 [...document.querySelectorAll(".timeline .axis text")].map((text) => text.textContent)];""")
+        assert ends[index][0] > least, ends
+    assert ends[0][1] == ends[1][1] != ends[4][1], ends  # One scale for those that fit.
+    assert "those that do not fit into memory have a longer one" in chrome.find_element(By.CSS_SELECTOR, "#timeline .lead").text
+    # What the scenario has is said where no point lies.
+    words = chrome.find_element(By.CSS_SELECTOR, "#valley .mark.reference text").rect
+    for dot in chrome.find_elements(By.CSS_SELECTOR, "#valley svg:first-of-type .dot"):
+        at = dot.rect
+        apart = (at["x"] > words["x"] + words["width"] or at["x"] + at["width"] < words["x"] or
+                 at["y"] > words["y"] + words["height"] or at["y"] + at["height"] < words["y"])
+        assert apart, (words, at)
+
+
+def test_a_note_stands_apart_from_the_next_picture():
+    chrome = opened(sweep_page())
+    note = chrome.find_element(By.CSS_SELECTOR, "#valley .hint").rect
+    caption = chrome.find_elements(By.CSS_SELECTOR, "#valley figcaption")[1].rect
+    assert caption["y"] - (note["y"] + note["height"]) >= 14, (note, caption)
 
 
 def test_figures_of_a_comparison_equal_the_json():

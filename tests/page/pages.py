@@ -160,6 +160,11 @@ def misfit_sweep_page():
     return made("misfit_sweep", "sweep", VALLEY, "--over", "policy.fixed.batch_size=7,8,9", status=1)
 
 
+def partly_fitting_page():
+    """Of five sizes of batch the three largest do not fit, and their steps are much longer."""
+    return made("partly", "sweep", VALLEY, "--over", "policy.fixed.batch_size=1,2,7,8,9")
+
+
 def sweep_page():
     return made("sweep", "sweep", VALLEY, "--over", "ddp.bucket_cap=1MiB..2GiB:x2")
 

@@ -43,7 +43,7 @@ function memoryWords(point, what) {
 function memoryChart(box, points, peak) {
   const most = points[peak].total;
   const [unit, name] = most >= 2048 ? [1024, "GiB"] : [1, "MiB"];
-  chart(box, {height: 260, margin: {top: 22, left: 52},
+  chart(box, {height: 274, margin: {top: 36, left: 52},
     label: `Memory over one step. ${memoryWords(points[peak], "Peak")}.`}, (g, width, height) => {
     const x = d3.scaleLinear([0, points[points.length - 1].ms], [0, width]);
     const y = d3.scaleLinear([0, most * 1.06 / unit], [height, 0]).nice(4);
@@ -57,6 +57,8 @@ function memoryChart(box, points, peak) {
     });
     g.append("circle").attr("class", "memory-peak").attr("r", 4)
       .attr("cx", x(points[peak].ms)).attr("cy", y(most / unit));
+    g.append("g").attr("class", "mark").append("text").attr("x", x(points[peak].ms))
+      .attr("y", y(most / unit) - 9).attr("text-anchor", "middle").text("peak");
     const hair = g.append("line").attr("class", "hair").attr("y2", height);
     g.append("rect").attr("class", "catch").attr("width", width).attr("height", height)
       .on("pointermove", function () {

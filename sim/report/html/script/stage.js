@@ -17,7 +17,9 @@ function drawStage(page) {
       "slider: " + (selection.caps
       ? "small buckets start early but pay for every message, large ones start late. "
       : "each place is one value. ") + (selection.policies.length > 1 ? "All settings of a policy" : "All settings") +
-      " share one time scale."
+      " share one time scale" + (selection.policies.some((policy) =>
+      selection.byPolicy.get(policy).some((timeline) => timeline.out_of_memory))
+      ? "; those that do not fit into memory have a longer one." : ".")
     : "The upper lane of a rank is its compute, the lower one its communication.");
   const drawn = selection.current().ranks.length;
   const {ranks} = page.data.scenario;

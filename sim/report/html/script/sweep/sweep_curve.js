@@ -159,8 +159,9 @@ function drawCurve(g, width, height, page) {
   g.append("path").attr("class", "curve").attr("d", d3.line().x((point) => x(point.x))
     .y((point) => y(point.y))(points));
   if (reference && reference.x === null) {
-    markLevel(g, y(reference.y), width,
-      `${capital(reference.name)}: ${measure.short(reference.y)}`);
+    const far = (point) => Math.abs(y(point.y) - y(reference.y));
+    markLevel(g, y(reference.y), width, `${capital(reference.name)}: ${measure.short(reference.y)}`,
+      far(points[points.length - 1]) > far(points[0]));
   } else if (reference && reference.x >= points[0].x &&
       reference.x <= points[points.length - 1].x) {
     markPoint(g, x(reference.x), y(reference.y), "reference",
@@ -180,11 +181,12 @@ function apart(places, x, pixels) {
     x(place) - x(kept[kept.length - 1]) >= pixels ? kept.concat(place) : kept, []);
 }
 
-/** Draws a level line with its label above it at the left. */
-function markLevel(g, y, width, words) {
+/** Draws a level line with its label above it, at the left or at the right. */
+function markLevel(g, y, width, words, right) {
   const mark = g.append("g").attr("class", "mark reference");
   mark.append("line").attr("x1", 0).attr("x2", width).attr("y1", y).attr("y2", y);
-  mark.append("text").attr("x", 6).attr("y", y - 6).text(words);
+  mark.append("text").attr("x", right ? width - 6 : 6).attr("y", y - 6)
+    .attr("text-anchor", right ? "end" : "start").text(words);
 }
 
 /** Marks a point with a line down to the axis or up to the top, and a label at that end. */

@@ -39,15 +39,20 @@ class TimelineSelection {
     return this.settings()[this.index];
   }
 
-  /** Returns the time scale of the policy: from the first start of a rank to its longest step's end. */
+  /**
+   * Returns the time scale of the policy: from the first start of a rank to its longest step's end.
+   * Settings that do not fit into memory may be many times longer: they count where one is shown.
+   */
   timeSpan() {
-    if (!this.spans.has(this.policy)) {
-      const all = this.settings();
-      this.spans.set(this.policy, [d3.min(all, (timeline) => d3.min(timeline.ranks, (rank) =>
+    const misfit = this.current().out_of_memory;
+    const key = `${misfit} ${this.policy}`;
+    if (!this.spans.has(key)) {
+      const all = this.settings().filter((timeline) => misfit || !timeline.out_of_memory);
+      this.spans.set(key, [d3.min(all, (timeline) => d3.min(timeline.ranks, (rank) =>
         rank.compute.length > 0 ? Math.min(0, rank.compute[0][0]) : 0)),
       d3.max(all, (timeline) => timeline.shown_us)]);
     }
-    return this.spans.get(this.policy);
+    return this.spans.get(key);
   }
 
   choosePolicy(policy) {

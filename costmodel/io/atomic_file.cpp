@@ -19,8 +19,10 @@ namespace {
 
 /// Raises EnvironmentFault for a failed system call; reads errno before another call changes it.
 [[noreturn]] void cannot_write(const std::string& path, int error = errno) {
-  throw EnvironmentFault(
-      "cannot write {}: {}", printable(path), std::generic_category().message(error));
+  throw EnvironmentFault("cannot write {}: {}",
+                         printable(path),
+                         error == EISDIR ? "it is a folder; give a file a name in it"
+                                         : std::generic_category().message(error));
 }
 
 constexpr const char* kStandardOutput = "standard output";

@@ -80,7 +80,8 @@ JsonReader JsonLines::header(std::string_view format) {
     is_object = false;
   }
   if (!is_object) {
-    fail(fmt::format("not a file of JSON lines; its first line should hold \"format\": \"{}\"",
+    fail(fmt::format("{}not a file of JSON lines; its first line should hold \"format\": \"{}\"",
+                     path_.ends_with(".toml") ? "a scenario (TOML), " : "",
                      format));
   }
   if (!is_there) {

@@ -87,6 +87,9 @@ class Builder : public JsonHandler {
         return fmt::format("'{}' is not a JSON number; only finite numbers are read", literal);
       }
     }
+    if (source().find_first_not_of(" \t\r\n") == std::string_view::npos) {
+      return "the file is empty";
+    }
     if (source().substr(0, start).find_first_not_of(" \t\r\n") == std::string_view::npos) {
       return "not JSON";
     }

@@ -39,6 +39,9 @@ void require_room(const std::string& path, std::size_t size) {
 }
 
 InputError cannot_read(const std::string& path, int error) {
+  if (error == EISDIR) {
+    return InputError("cannot read {}: it is a folder; name a file in it", printable(path));
+  }
   return InputError("cannot read {}: {}", printable(path), std::generic_category().message(error));
 }
 

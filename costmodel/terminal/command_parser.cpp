@@ -138,6 +138,8 @@ bool CommandParser::parse(const std::vector<std::string>& arguments) {
     const std::vector<std::string> known =
         mapped(all.options(), [](const auto& option) { return "--" + option->long_name(); });
     fail(unknown_name("option", error.get_option_name(), known));
+  } catch (const po::too_many_positional_options_error&) {
+    fail("one file or word more than it takes");
   } catch (const po::error& error) {
     fail(error.what());
   }

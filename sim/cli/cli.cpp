@@ -6,10 +6,12 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/terminal/commands.h"
+#include "costmodel/terminal/given_option.h"
 #include "sim/cli/questions.h"
 #include "sim/points/point_runner.h"
 
@@ -17,12 +19,42 @@ namespace stepsim {
 
 namespace {
 
+/// Raises InputError: a word is an option that only other commands have. Which these are helps more
+/// than the options of this one.
+void refuse_options_of_others(const Question& question, const std::vector<std::string>& words) {
+  const auto has = [](const Question& one, const std::string& name) {
+    return std::ranges::find(one.options, name, &OptionRow::long_name) != one.options.end();
+  };
+  constexpr std::string_view kDashes = "--";
+  for (const std::string& word : words) {
+    const std::string name =
+        word.starts_with(kDashes) ? word.substr(2, word.find('=') - 2) : std::string();
+    if (name.empty() || has(question, name)) {
+      continue;
+    }
+    std::vector<std::string> others;
+    for (const Question& other : questions()) {
+      if (has(other, name)) {
+        others.push_back(other.name);
+      }
+    }
+    if (!others.empty()) {
+      fail_command("stepsim " + question.name,
+                   fmt::format("--{} is an option of {}{}, not of this command",
+                               name,
+                               others.size() > 1 ? "the commands " : "stepsim ",
+                               fmt::join(others, ", ")));
+    }
+  }
+}
+
 /// Runs the question that the arguments name, as a command of the program.
 int run_one(const std::vector<std::string>& arguments, const FitRecords& fit_records) {
   const std::vector<Command> commands = mapped(questions(), [&](const Question& question) {
     return Command{question.name.c_str(),
                    question.summary.c_str(),
                    [&](const std::vector<std::string>& words) {
+                     refuse_options_of_others(question, words);
                      Request request;
                      request.fit_records = fit_records;
                      return write_answer("stepsim", ask(question, words, std::move(request)));

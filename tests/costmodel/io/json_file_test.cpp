@@ -115,7 +115,7 @@ TEST_CASE("nesting has a limit on both sides") {
 }
 
 TEST_CASE("a file that is empty or cut off is refused") {
-  CHECK(parse_error("").find("f.json:1:1: error: not JSON") == 0);
+  CHECK(parse_error("").find("f.json:1:1: error: the file is empty") == 0);
   CHECK(parse_error("# a comment\n").find("f.json:1:1: error: not JSON") == 0);
   for (const char* cut : {"{\"a\": [1, 2", "{\"a\": \"b", "{\"a\": [1, 2\n"}) {
     CHECK(parse_error(cut).find("the file ends in the middle of a value: it is cut short") !=
@@ -227,7 +227,7 @@ TEST_CASE("a number is printed so that it reads back the same") {
 TEST_CASE("reading says what the system says") {
   CHECK(error_of([] { (void)read_text("/nonexistent/x"); }) ==
         "cannot read /nonexistent/x: No such file or directory");
-  CHECK(error_of([] { (void)read_text("/"); }) == "cannot read /: Is a directory");
+  CHECK(error_of([] { (void)read_text("/"); }) == "cannot read /: it is a folder; name a file in it");
 }
 
 TEST_CASE("writing replaces a file and leaves no temporary one") {
@@ -325,7 +325,7 @@ TEST_CASE("a folder that is missing or in the way is an environment fault") {
   CHECK(error_of<EnvironmentFault>([&folder] { write_text_atomically(folder + "/a/b", "x"); }) ==
         "cannot write " + folder + "/a/b: No such file or directory");
   CHECK(error_of<EnvironmentFault>([&folder] { write_text_atomically(folder, "x"); }) ==
-        "cannot write " + folder + ": Is a directory");
+        "cannot write " + folder + ": it is a folder; give a file a name in it");
   const std::string file = written("a.txt", "");
   CHECK(error_of<EnvironmentFault>([&file] { write_text_atomically(file + "/b", "x"); }) ==
         "cannot write " + file + "/b: Not a directory");

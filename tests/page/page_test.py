@@ -168,6 +168,12 @@ def test_steps_that_do_not_fit_leave_the_time_scale_to_those_that_do():
         assert apart, (words, at)
 
 
+def test_names_are_whole_where_there_is_room():
+    chrome = opened(tune_page(), width=1400)
+    names = [name.text for name in chrome.find_elements(By.CSS_SELECTOR, "#space .row-name")]
+    assert len(names) >= 3 and not any("…" in name for name in names), names
+
+
 def test_a_note_stands_apart_from_the_next_picture():
     chrome = opened(sweep_page())
     note = chrome.find_element(By.CSS_SELECTOR, "#valley .hint").rect

@@ -114,7 +114,7 @@ function rowChart(box, rows, options) {
       const line = g.append("g").attr("transform", `translate(0,${i * pitch})`)
         .attr("class", row.strong ? "row strong" : "row");
       const value = options.value(row);
-      const room = two ? Math.floor(width / letter) : longestName;
+      const room = Math.floor(width / letter) - (two ? 0 : value.length + 2);
       line.append("text").attr("class", "row-name").attr("y", 12).text(shortName(row.name, room))
         .append("title").text(shortName(row.name, 200));
       line.append("text").attr("class", "row-value").attr("x", two ? 0 : width)

@@ -62,6 +62,7 @@ Json check_json(const std::vector<StepTimeCheckRow>& rows) {
                   {"placement", text_of(row.measured.placement)},
                   {"batch", row.measured.batch},
                   {"length", row.measured.length},
+                  {"micro_batches", row.measured.micro_batches},
                   {"measured_s", row.measured.step_s},
                   {"predicted_s", row.step_s},
                   {"interval90_s", {row.low90_s, row.high90_s}}};
@@ -97,7 +98,7 @@ std::string check_csv(const std::vector<StepTimeCheckRow>& rows) {
       text += fmt::format(",low{0}_s,high{0}_s", one.percent);
     }
   }
-  text += '\n';
+  text += ",micro_batches\n";
   for (const StepTimeCheckRow& row : rows) {
     text += fmt::format("{},{},{},{},{},{},{},{},{},{}",
                         text_of(row.measured.placement),
@@ -115,7 +116,7 @@ std::string check_csv(const std::vector<StepTimeCheckRow>& rows) {
         text += fmt::format(",{},{}", one.low / kMs, one.high / kMs);
       }
     }
-    text += '\n';
+    text += fmt::format(",{}\n", row.measured.micro_batches);
   }
   return text;
 }

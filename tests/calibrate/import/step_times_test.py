@@ -199,7 +199,9 @@ def test_micro_batches_are_the_accumulation_of_the_scenario():
         rows = table + "2x8,12,1,30\n2x8,12,2,60\n"
         pathlib.Path(folder, "rows.csv").write_text(rows)
         run(STEPSIM, "validate", "job.toml", "--step-times", "rows.csv", "--csv", "out.csv", "--bound", "50", folder=folder)
-        steps = [float(row.split(",")[4]) for row in pathlib.Path(folder, "out.csv").read_text().splitlines()[1:]]
+        checked = [*csv.DictReader(io.StringIO(pathlib.Path(folder, "out.csv").read_text()))]
+        assert [row["micro_batches"] for row in checked] == ["8", "4", "1", "2"], checked
+        steps = [float(row["predicted_s"]) for row in checked]
         assert abs(steps[0] / 0.231 - 1) < 0.03 and abs(steps[1] / 0.117 - 1) < 0.03, steps
         # Each micro-batch more has its passes, and sends nothing.
         assert abs((steps[1] - steps[3]) / 2 / (steps[3] - steps[2]) - 1) < 0.02, steps

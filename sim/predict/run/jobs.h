@@ -15,7 +15,9 @@ namespace stepsim {
 
 /// The jobs of one study: a scenario under settings of some keys. Each profile is read once. Jobs
 /// whose settings differ only in what a later stage reads (first_stage_of()) share the stages
-/// before it, as long as these fit into some memory: the oldest ones go first.
+/// before it, as long as these fit into some memory: the oldest ones go first. An epoch is shared
+/// where the policy's parameters are the same, too, and by none that plans by time where a plan
+/// changes.
 ///
 /// All members may be called from several threads at once.
 class Jobs {

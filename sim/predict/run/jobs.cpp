@@ -111,7 +111,8 @@ std::shared_ptr<Jobs::Formed> Jobs::formed(const BatchingPolicy& policy,
   }
   std::erase_if(known, [](const std::weak_ptr<Formed>& one) { return one.expired(); });
   auto made = std::make_shared<Formed>();
-  made->parameters = policy.parameters();  // A global batch is divided over micro-batches.
+  // A share of a global batch depends on the number of micro-batches.
+  made->parameters = policy.parameters();
   known.push_back(made);
   return made;
 }

@@ -227,7 +227,8 @@ TEST_CASE("a number is printed so that it reads back the same") {
 TEST_CASE("reading says what the system says") {
   CHECK(error_of([] { (void)read_text("/nonexistent/x"); }) ==
         "cannot read /nonexistent/x: No such file or directory");
-  CHECK(error_of([] { (void)read_text("/"); }) == "cannot read /: it is a folder; name a file in it");
+  CHECK(error_of([] { (void)read_text("/"); }) ==
+        "cannot read /: it is a folder; name a file in it");
 }
 
 TEST_CASE("writing replaces a file and leaves no temporary one") {

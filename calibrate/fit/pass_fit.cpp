@@ -225,7 +225,7 @@ std::vector<const Part*> parts_without(const std::vector<Part>& parts,
 
 /// What is known by weight alone, without new memory.
 std::vector<ExpectedPass> by_weight(std::vector<ExpectedPass> prior) {
-  std::erase_if(prior, [](const ExpectedPass& known) { return known.spread != kPriorSpread; });
+  std::erase_if(prior, [](const ExpectedPass& known) { return known.spread == kNewMemorySpread; });
   return prior;
 }
 
@@ -384,7 +384,9 @@ void add_prior(std::span<const PassObservation> observations,
     const BatchShape other = times(middle, samples, length);
     std::vector<double> row = mapped(
         features, [&](const std::string& feature) { return pass_feature(feature, other, varlen); });
-    known.prior.push_back({std::move(row), seconds * weight(other) / weight(middle), kPriorSpread});
+    known.prior.push_back({std::move(row),
+                           seconds * weight(other) / weight(middle),
+                           length > 1 ? kLongerSpread : kPriorSpread});
   }
   const BatchShape largest = largest_batch(observations, varlen);
   const double of_largest = seconds_of(alone, features, largest, varlen);

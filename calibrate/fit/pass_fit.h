@@ -35,6 +35,9 @@ inline constexpr std::size_t kFewestPassSamples = 10;
 
 /// The relative standard deviation of a pass's time when only its weight is known.
 inline constexpr double kPriorSpread = 0.4;
+/// The same of longer samples than those that are known: attention grows with the square of the
+/// length, of which a weight by parameters knows nothing.
+inline constexpr double kLongerSpread = 0.6;
 
 /// What a pass is expected to be proportional to before any of its times are known, such as its
 /// floating-point operations.
@@ -49,7 +52,8 @@ using PassWeight = std::function<double(const BatchShape&)>;
 ///
 /// Where the recorded batches do not tell, the cost is proportional to `weight`: halves, doubles
 /// and quadruples of the middle batch count as observations of its time scaled by weight, as sure
-/// as kPriorSpread is against the residuals. Each draw draws these observations, too. So it does
+/// as kPriorSpread, or of longer samples kLongerSpread, is against the residuals. Each draw draws
+/// these observations, too. So it does
 /// for the parts of the tokens: new memory adds 15 % to the largest batch, and 10 % to one 1.4
 /// times as large, each within a factor of two or so. (Chosen on the two-rank records of
 /// tests/live, where each policy predicts the others: tests/live/CROSS.md.)

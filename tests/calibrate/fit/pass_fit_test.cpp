@@ -413,3 +413,36 @@ TEST_CASE("too few observations and empty times are refused") {
   points[7].seconds = 0;
   CHECK(test::error_of([&] { (void)fitted_pass(points); }) == "step 3: a time of 0");
 }
+
+TEST_CASE("batches that attention slows lose less than a fifth to what their weight says") {
+  // The weight knows nothing of attention: four times the length takes more than ten times as long.
+  // Of the longest batches two in five take 1.4 times as long as the others.
+  const Law law = [](const BatchShape& batch) {
+    const auto tokens = static_cast<double>(batch.padded_tokens());
+    return 2e-3 + 1e-7 * tokens + 2e-7 * tokens * static_cast<double>(batch.max_length);
+  };
+  std::vector<PassObservation> observations;
+  double longest_seconds = 0;
+  for (int i = 0; i < 100; ++i) {
+    const bool longest = i % 10 == 9;
+    const std::int64_t length = longest ? 512 : 32 + (i * 37) % 180;
+    PassObservation observation;
+    observation.batches = {batch_shape(std::vector<std::int64_t>(16, length))};
+    observation.seconds = law(observation.batches[0]) * (i % 2 == 0 ? 0.7 : 1.3);
+    if (longest) {
+      observation.seconds = law(observation.batches[0]) * (i % 50 < 20 ? 1.4 : 1.0);
+      longest_seconds += observation.seconds / 10;
+    }
+    observation.step = i;
+    observations.push_back(observation);
+  }
+  const auto features = pass_features(observations, AttentionKind::Dense, Memory::OfProcessor);
+  const PassCost cost =
+      fit_pass(observations, features, AttentionKind::Dense, [](const BatchShape& batch) {
+        return static_cast<double>(batch.padded_tokens());
+      });
+  const BatchShape longest = batch_shape(std::vector<std::int64_t>(16, 512));
+  const double ratio = pass_seconds(cost, cost.coefficients, longest, false) / longest_seconds;
+  CHECK(ratio > 0.8);  // 0.75 where longer batches are as sure as others.
+  CHECK(ratio < 1);
+}

@@ -35,8 +35,8 @@ inline constexpr std::size_t kFewestPassSamples = 10;
 
 /// The relative standard deviation of a pass's time when only its weight is known.
 inline constexpr double kPriorSpread = 0.4;
-/// The same of longer samples than those that are known: attention grows with the square of the
-/// length, of which a weight by parameters knows nothing.
+/// Samples that are longer than the known ones have a larger one: attention grows with the square
+/// of the length, of which a weight by parameters knows nothing.
 inline constexpr double kLongerSpread = 0.6;
 
 /// What a pass is expected to be proportional to before any of its times are known, such as its

@@ -162,7 +162,8 @@ bool is_letter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0;
 }
 
-/// As words are compared: small letters, "warm-up" as "warmup" and "bucket_cap" as "bucket cap".
+/// Returns a text as words are compared: in small letters, "warm-up" as "warmup" and "bucket_cap"
+/// as "bucket cap".
 std::string folded(const std::string& text) {
   std::string result;
   for (const char c : text) {

@@ -203,7 +203,10 @@ class PolicyEpoch {
   PolicyEpoch(const Job& job, const LadderOptions& options)
       : job_(job.padded(1, {})),
         own_(padding_of(job.policy())),
-        planned_(planned_data(job_)),
+        planned_(
+            job_.stages().epoch(job_.scenario(),
+                                job_.policy(),
+                                planning_cost(job_.scenario(), job_.policy(), *job_.profile()))),
         formed_(formed_epoch(job_.policy(), *planned_, micro_batches())),
         price_(price_of(
             step_cost(with_attention_of(job_.policy(), job_.scenario()), *job_.profile()))),
@@ -266,16 +269,6 @@ class PolicyEpoch {
   }
 
   [[nodiscard]] int micro_batches() const { return job_.scenario().ddp.accumulation_steps; }
-
-  [[nodiscard]] static std::shared_ptr<const PlannedData> planned_data(const Job& job) {
-    return job.stages().formed->get([&] {
-      return std::make_shared<const PlannedData>(
-          plan_data(job.scenario(),
-                    job.policy(),
-                    planning_cost(job.scenario(), job.policy(), *job.profile()),
-                    *job.stages().lengths));
-    });
-  }
 
   [[nodiscard]] static Padding padding_of(const BatchingPolicy& policy) {
     return {policy.pad_to_multiple_of(), policy.pad_to_lengths()};

@@ -20,6 +20,14 @@ RunStages RunStages::before(Stage first) const {
   return stages;
 }
 
+std::shared_ptr<const PlannedData> RunStages::epoch(const Scenario& scenario,
+                                                    const BatchingPolicy& policy,
+                                                    const PlanningCost& cost) const {
+  return formed->get([&] {
+    return std::make_shared<const PlannedData>(plan_data(scenario, policy, cost, *lengths));
+  });
+}
+
 Job::Job(const Scenario& scenario, const BatchingPolicy& policy, const Profile& profile)
     : Job(std::make_shared<const Scenario>(scenario),
           std::make_shared<const BatchingPolicy>(policy),

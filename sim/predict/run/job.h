@@ -52,6 +52,10 @@ struct RunStages {
 
   /// The stages that are left as they are where `first` is the first one that changes.
   [[nodiscard]] RunStages before(Stage first) const;
+  /// The first stage, planned where nobody has. Takes and raises what plan_data() does.
+  [[nodiscard]] std::shared_ptr<const PlannedData> epoch(const Scenario& scenario,
+                                                         const BatchingPolicy& policy,
+                                                         const PlanningCost& cost) const;
 };
 
 /// What is predicted: one policy of a scenario on a machine. Jobs are values; those that differ

@@ -94,11 +94,8 @@ PlannedJob::PlannedJob(const Job& job, std::optional<Counterfactual> counterfact
       planned_(job_.stages().planned->get([&] {
         const RunStages& stages = job_.stages();
         const PlanningCost cost = planning_cost(scenario_, policy(), profile());
-        return std::make_shared<const PlannedRun>(
-            plan_run(scenario_, policy(), cost, *stages.lengths, stages.formed->get([&] {
-              return std::make_shared<const PlannedData>(
-                  plan_data(scenario_, policy(), cost, *stages.lengths));
-            })));
+        return std::make_shared<const PlannedRun>(plan_run(
+            scenario_, policy(), cost, *stages.lengths, stages.epoch(scenario_, policy(), cost)));
       })) {}
 
 TrainingEffects PlannedJob::training_effects() const {

@@ -416,7 +416,7 @@ TEST_CASE("too few observations and empty times are refused") {
 
 TEST_CASE("batches that attention slows lose less than a fifth to what their weight says") {
   // The weight knows nothing of attention: four times the length takes more than ten times as long.
-  // Of the longest batches two in five take 1.4 times as long as the others.
+  // Two in five of the longest batches take 1.4 times as long as the others.
   const Law law = [](const BatchShape& batch) {
     const auto tokens = static_cast<double>(batch.padded_tokens());
     return 2e-3 + 1e-7 * tokens + 2e-7 * tokens * static_cast<double>(batch.max_length);

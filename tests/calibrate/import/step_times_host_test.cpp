@@ -118,7 +118,7 @@ TEST_CASE("micro-batches: each takes its share of the step, and the last one hid
     CHECK(1e3 * predict_step_time(fit, 0, far, 0, micro).parts.step ==
           Approx(accumulated_ms(job, "8x8", micro)).epsilon(0.2));
   }
-  // As one batch of 96 nothing says that 12 samples take less than a host is assumed to.
+  // One batch of 96 does not say that 12 samples take less than a host is assumed to.
   const StepTimeFit whole = fit_of_rows(fmt::format("8,96,{:.2f}\n2x8,48,{:.2f}\n",
                                                     accumulated_ms(job, "8", 8),
                                                     accumulated_ms(job, "2x8", 4)),

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/content_id.h"
+#include "costmodel/base/shell_word.h"
 #include "costmodel/compute/op_cost.h"
 #include "costmodel/io/json_file.h"
 #include "costmodel/records/profile.h"
@@ -258,6 +260,18 @@ constexpr const char* kOwnProfile =
     "; or the path of a profile: python3 -m stepsim.torch.calibrate makes one of this machine, "
     "stepcal import one of records, step times, logs or traces";
 
+/// Raises InputError where the text is a run record: a profile is made of it.
+void refuse_run_record(std::string_view text, const std::string& path) {
+  const std::string_view header = text.substr(0, text.find('\n'));
+  if (header.find("\"stepsim-run-record/") != header.npos) {
+    throw InputError(
+        fmt::format("{}: error: this is a run record, not a profile; stepcal import run-record {} "
+                    "--out profile.json makes one of it",
+                    printable(path),
+                    printable(shell_word(path))));
+  }
+}
+
 /// A name alone is searched among the shipped profiles.
 std::string profile_text(const std::string& path) {
   try {
@@ -297,6 +311,7 @@ FitErrors read_errors(JsonReader& reader) {
 Profile read_profile(const std::string& named) {
   const std::string path = profile_path(named);
   const std::string text = profile_text(path);
+  refuse_run_record(text, path);
   const Json json = parse_json(text, path);
   JsonReader root(json, path, 0, "", &text);
   const std::string format = root.text("format");

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/core.h>
@@ -12,6 +15,7 @@
 #include "costmodel/base/parse_units.h"
 #include "costmodel/records/shipped.h"
 #include "sim/report/html/page.h"
+#include "sim/scenario/toml_tree.h"
 
 namespace stepsim {
 
@@ -35,6 +39,19 @@ std::string nearest_scenario(const std::string& path) {
     }
   }
   return nearest_name(path, names);
+}
+
+/// The value of an option that sets a key of whole numbers. Raises InputError where it is none: the
+/// key's own message would name the key, which nobody gave.
+const std::string& whole_number(const Request& request,
+                                std::string_view option,
+                                const std::string& text) {
+  const std::optional<TomlValue> value = parse_toml_value(text);
+  if (!value || value->kind != TomlValue::Kind::Integer) {
+    request.fail(
+        fmt::format("--{} takes a whole number, as 20, not '{}'", option, printable(text)));
+  }
+  return text;
 }
 
 }  // namespace
@@ -61,10 +78,10 @@ AskedScenario asked_scenario(const Request& request) {
     }
   }
   if (options.seed) {
-    asked.set.push_back("scenario.seed=" + *options.seed);
+    asked.set.push_back("scenario.seed=" + whole_number(request, "seed", *options.seed));
   }
   if (options.steps) {
-    asked.set.push_back("scenario.steps=" + *options.steps);
+    asked.set.push_back("scenario.steps=" + whole_number(request, "steps", *options.steps));
   }
   if (options.profile) {
     asked.set.push_back("cluster.profile=" + profile_path(*options.profile));

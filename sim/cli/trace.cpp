@@ -1,5 +1,6 @@
-#include <algorithm>
-#include <string_view>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -40,19 +41,13 @@ constexpr const char* kTraceUsage =
     "  stepsim trace scenarios/bucket_valley.toml --ranks 0,7 --steps 2..3 --out trace.json\n"
     "  stepsim trace scenarios/token_skew.toml --out-dir traces\n";
 
-constexpr std::string_view kStepsKey = "scenario.steps=";
-
-/// Takes --steps out of the overrides where it is a list, and returns it.
-std::string take_step_list(AskedScenario& asked) {
-  const auto list = std::ranges::find_if(asked.set, [](const std::string& text) {
-    return text.rfind(kStepsKey, 0) == 0 && text.find_first_of(".,", kStepsKey.size()) != text.npos;
-  });
-  if (list == asked.set.end()) {
+/// Takes --steps out of the request where it is a list, and returns it.
+std::string take_step_list(Request& request) {
+  std::optional<std::string>& steps = request.scenario.steps;
+  if (!steps || steps->find_first_of(".,") == steps->npos) {
     return "";
   }
-  std::string text = list->substr(kStepsKey.size());
-  asked.set.erase(list);
-  return text;
+  return *std::exchange(steps, std::nullopt);
 }
 
 std::string size_text(const TraceFiles& files) {
@@ -102,15 +97,16 @@ std::string write_one_a_rank(const Scenario& scenario,
              printable(folder));
 }
 
-Answer ask_trace(const Request& request, const TraceOptions& options) {
-  AskedScenario asked = asked_scenario(request);
+Answer ask_trace(const Request& given, const TraceOptions& options) {
+  Request request = given;
+  const std::string steps = take_step_list(request);
+  const AskedScenario asked = asked_scenario(request);
   if (options.out.empty() && options.out_dir.empty()) {
     request.fail("give --out FILE or --out-dir FOLDER");
   }
   if (!request.outputs.json.empty() || !request.outputs.csv.empty()) {
     request.fail("a trace has a form of its own; use --out FILE");
   }
-  const std::string steps = take_step_list(asked);
   const Scenario scenario = asked.read();
   const BatchingPolicy& policy = find_policy(scenario, options.policy);
   TraceChoice choice;

@@ -44,6 +44,7 @@ def make_batch(samples, length, device, lengths):
 """
 NETWORKS = {  # Seconds of a message of nothing, and bytes a second of a gather or a scatter; an all-reduce is both.
     "400_gbit": (30e-6, 50e9),
+    "200_gbit": (30e-6, 25e9),
     "100_gbit": (30e-6, 12.5e9),
 }
 PARALLELISMS = {

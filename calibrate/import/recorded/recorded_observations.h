@@ -46,10 +46,10 @@ struct Observations {
   std::vector<PassObservation> data;
   std::vector<PassObservation> forward;
   std::vector<PassObservation> backward;
-  std::vector<double> optimizer;
-  std::vector<int> ranks;        ///< [as forward]
-  std::vector<PassWaits> waits;  ///< [as forward] Where the device waited for its host.
-  int steps = 0;                 ///< Of all runs, one behind the other.
+  std::vector<double> optimizer;  ///< [as forward]
+  std::vector<int> ranks;         ///< [as forward]
+  std::vector<PassWaits> waits;   ///< [as forward] Where the device waited for its host.
+  int steps = 0;                  ///< Of all runs, one behind the other.
 };
 
 /// Reads the steady steps. A forward costs its wall time, where cores are shared its processor

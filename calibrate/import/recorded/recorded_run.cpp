@@ -124,6 +124,19 @@ std::vector<PassObservation> without_waits(const std::vector<PassObservation>& p
   return found;
 }
 
+/// Seconds of the optimizer on the device, where enough steps tell them without a wait for the
+/// host.
+double optimizer_seconds(const Observations& all) {
+  constexpr std::size_t kFewest = 5;
+  std::vector<double> told;
+  for (std::size_t i = 0; i < all.optimizer.size(); ++i) {
+    if (!all.waits[i].optimizer) {
+      told.push_back(all.optimizer[i]);
+    }
+  }
+  return trimmed_mean(told.size() >= kFewest ? std::move(told) : all.optimizer, kLeftOut);
+}
+
 /// Fits each pass.
 void fit_passes(const Observations& all, Memory memory, RecordedModel& model) {
   const AttentionKind attention = model.model.attention;
@@ -342,6 +355,7 @@ void fit_all_reduces(std::span<const RecordedRun> runs,
 /// Fits the model's passes; `all` is left with the times that were fitted.
 void fit_model(const PassReading& reading, Observations& all, RecordedCosts& costs) {
   RecordedModel& model = costs.model;
+  model.optimizer_seconds = optimizer_seconds(all);
   if (reading.whole_steps) {
     fit_shares_of_steps(all, costs);
   } else {
@@ -355,7 +369,6 @@ void fit_model(const PassReading& reading, Observations& all, RecordedCosts& cos
   }
   model.whole_steps = reading.whole_steps;
   model.data = data_cost(all, model);
-  model.optimizer_seconds = trimmed_mean(all.optimizer, kLeftOut);
 }
 
 /// Fits how the steps scatter around the model.

@@ -202,6 +202,28 @@ std::set<StepKey> first_ones(const std::map<StepKey, double>& steps,
   return first;
 }
 
+/// The steps whose passes something held up as a rank met a shape, where all such steps did, by
+/// more than chance: libraries load or compile what a kind of shape needs.
+std::set<StepKey> long_meetings(std::span<const Row> rows,
+                                const std::map<StepKey, Stall>& stalls,
+                                const std::set<StepKey>& first) {
+  constexpr double kChance = 0.05;
+  const auto meeting = std::ranges::count_if(rows, &Row::meets);
+  const double share = static_cast<double>(meeting) / static_cast<double>(rows.size());
+  std::set<StepKey> found;
+  double chance = 1;
+  for (const auto& [step, stall] : stalls) {
+    if (stall.part->computes && stall.ms > 0 && first.count(step) == 0) {
+      found.insert(step);
+      chance *= share;
+      if (!rows[stall.row].meets) {
+        return {};
+      }
+    }
+  }
+  return chance < kChance ? found : std::set<StepKey>{};
+}
+
 /// [run] The warm-up that leaves these steps out of all repeats.
 std::map<std::size_t, int> warmups_of(const std::set<StepKey>& first) {
   std::map<std::size_t, int> warmups;
@@ -223,16 +245,28 @@ std::string long_text(double ms) {
   return format_duration(ms * 1e-3);
 }
 
+double total_ms(const std::set<StepKey>& steps, const std::map<StepKey, Stall>& stalls) {
+  return std::accumulate(steps.begin(), steps.end(), 0.0, [&](double sum, const StepKey& step) {
+    return sum + stalls.at(step).ms;
+  });
+}
+
+std::string meetings_text(const std::set<StepKey>& meetings,
+                          const std::map<StepKey, Stall>& stalls) {
+  return fmt::format(
+      "{} took {} longer than others (libraries load or compile what a kind of shape needs): left "
+      "out, as few come after the first shapes of a process",
+      meetings.size() == 1 ? "one first meeting of a shape"
+                           : fmt::format("{} first meetings of shapes", meetings.size()),
+      long_text(total_ms(meetings, stalls)));
+}
+
 std::string first_text(const std::set<StepKey>& first, const std::map<StepKey, Stall>& stalls) {
-  double sum = 0;
-  for (const StepKey& step : first) {
-    sum += stalls.at(step).ms;
-  }
   return fmt::format(
       "the first {} took {} longer than others (compilation, first allocations): left out, as it "
       "does not come again; Recorder(…, warmup_steps=N) leaves it out of the record's own means",
       first.size() == 1 ? "step" : fmt::format("{} steps", first.size()),
-      long_text(sum));
+      long_text(total_ms(first, stalls)));
 }
 
 std::string stall_text(const std::vector<Stall>& stalls, std::size_t steps, double per_step_ms) {
@@ -298,9 +332,13 @@ SteadyRuns without_stalls(std::span<const RecordedRun> runs) {
   if (!first.empty()) {
     result.notes.push_back(first_text(first, stalls));
   }
+  const std::set<StepKey> meetings = long_meetings(rows, stalls, first);
+  if (!meetings.empty()) {
+    result.notes.push_back(meetings_text(meetings, stalls));
+  }
   std::vector<Stall> counted;
   for (const auto& [step, stall] : stalls) {
-    if (first.count(step) == 0 && stall.ms > 0) {
+    if (first.count(step) == 0 && meetings.count(step) == 0 && stall.ms > 0) {
       counted.push_back(stall);
     }
   }

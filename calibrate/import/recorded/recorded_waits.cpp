@@ -42,6 +42,11 @@ DevicePass forward_of(const StepRecord& row) {
           row.padded_tokens};
 }
 
+/// Whether the device may have waited in the optimizer.
+bool may_wait_in_optimizer(const StepRecord& row) {
+  return backward_of(row).lag_ms < row.optimizer_host_ms + kClocks;
+}
+
 /// [pass] Whether the device waited in it.
 std::vector<bool> waits_in(const std::vector<DevicePass>& passes, double most_behind) {
   std::vector<std::size_t> by_tokens(passes.size());
@@ -71,6 +76,7 @@ std::map<RunRow, PassWaits> find_waits(std::span<const RunRecord* const> records
   std::vector<RunRow> told;
   std::vector<DevicePass> forwards;
   std::vector<DevicePass> backwards;
+  std::vector<bool> in_optimizer;
   for (std::size_t run = 0; run < records.size(); ++run) {
     if (records[run]->world_size > 1) {
       continue;
@@ -80,6 +86,7 @@ std::map<RunRow, PassWaits> find_waits(std::span<const RunRecord* const> records
         told.emplace_back(run, row.repeat, row.step, row.rank);
         forwards.push_back(forward_of(row));
         backwards.push_back(backward_of(row));
+        in_optimizer.push_back(may_wait_in_optimizer(row));
       }
     }
   }
@@ -87,8 +94,8 @@ std::map<RunRow, PassWaits> find_waits(std::span<const RunRecord* const> records
   const std::vector<bool> in_backward = waits_in(backwards, kMostBehindBackward);
   std::map<RunRow, PassWaits> waits;
   for (std::size_t i = 0; i < told.size(); ++i) {
-    if (in_forward[i] || in_backward[i]) {
-      waits[told[i]] = {in_forward[i], in_backward[i]};
+    if (in_forward[i] || in_backward[i] || in_optimizer[i]) {
+      waits[told[i]] = {in_forward[i], in_backward[i], in_optimizer[i]};
     }
   }
   return waits;

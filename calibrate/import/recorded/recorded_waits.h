@@ -15,7 +15,9 @@ namespace stepsim {
 struct PassWaits {
   bool forward = false;
   bool backward = false;
+  bool optimizer = false;
 
+  /// Whether it had nothing to do while it computed gradients.
   [[nodiscard]] bool any() const { return forward || backward; }
 };
 
@@ -29,7 +31,9 @@ using RunRow = std::tuple<std::size_t, int, int, int>;
 /// put in follows from `lag_ms` and from the times of both since. If the device had waited up to
 /// then, what is left is what runs behind the last launches: of a forward the head and the loss, of
 /// a backward the embedding. That grows with the tokens, so it is no more than the least lag of the
-/// batches that have as many, or more. A device that is further behind had launches in store.
+/// batches that have as many, or more. A device that is further behind had launches in store. An
+/// optimizer has no kernels that grow with the tokens: the device cannot have waited in it where it
+/// began it behind its host's last launch.
 ///
 /// Not told are steps without the host's times, of several micro-batches, which share one time, and
 /// of several ranks, whose devices wait for one another, too.

@@ -131,6 +131,35 @@ TEST_CASE("stalls: the first steps are left out and do not come again") {
   CHECK(steady.runs.front().record.steps.size() == run.record.steps.size());
 }
 
+TEST_CASE("stalls: long first meetings of shapes do not come again, where no chance made them") {
+  // Rows of a rank have one of 11 lengths: 11 of its 40 rows meet one, in steps 0 to 10.
+  RecordedRun run = steady_run();
+  hold_up(run, 4, 0, &StepRecord::backward_ms, 1'300);
+  hold_up(run, 7, 1, &StepRecord::backward_ms, 1'200);
+  hold_up(run, 9, 1, &StepRecord::forward_ms, 1'200);
+  const SteadyRuns steady = without_stalls(std::vector{run});
+  CHECK(steady.stalls.per_step == 0);
+  REQUIRE(steady.notes.size() == 1);
+  CHECK(steady.notes.front().starts_with("3 first meetings of shapes took 3.7"));
+  CHECK(steady.runs.front().record.warmup_steps == 0);
+  for (const StepRecord& row : steady.runs.front().record.steps) {
+    CHECK(row.backward_ms < 110);
+  }
+  // One among the known shapes: they are what comes now and then.
+  hold_up(run, 30, 0, &StepRecord::forward_ms, 1'200);
+  CHECK(without_stalls(std::vector{run}).stalls.per_step == Approx(4.0 / kSteps));
+  // One alone may be chance: 11 of 40.
+  RecordedRun once = steady_run();
+  hold_up(once, 7, 1, &StepRecord::backward_ms, 1'200);
+  CHECK(without_stalls(std::vector{once}).stalls.per_step == Approx(1.0 / kSteps));
+  // And a stall before the forward has nothing to do with shapes.
+  RecordedRun data = steady_run();
+  for (const int step : {4, 7, 9}) {
+    hold_up(data, step, 1, &StepRecord::data_ms, 1'200);
+  }
+  CHECK(without_stalls(std::vector{data}).stalls.per_step == Approx(3.0 / kSteps));
+}
+
 TEST_CASE("stalls: a slow first step of a short record is cut, and stays in the fit") {
   RecordedRun run = steady_run();
   run.record.steps.resize(2 * 5);  // Ten rows, the fewest that are fitted.

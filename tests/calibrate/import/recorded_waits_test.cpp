@@ -23,9 +23,9 @@ constexpr int kForwardOps = 100;  // And the head, as long as so many of them:
 constexpr int kHead = 10;
 constexpr int kBackwardOps = 200;
 constexpr int kOptimizerOps = 10;
-constexpr double kOpOfSample = 0.01;  // Of the device, for an op of a sample.
-constexpr double kOptimizerOp = 0.2;
-constexpr double kFurthestAhead = 5;  // The host makes no batch while it is further ahead.
+constexpr double kOpOfSample = 0.01;   // Of the device, for an op of a sample.
+constexpr double kOptimizerOp = 0.05;  // Shorter than its launch.
+constexpr double kFurthestAhead = 5;   // The host makes no batch while it is further ahead.
 constexpr std::int64_t kLength = 128;
 
 /// A record, and whether the device waited for the last launch of each row's passes.
@@ -103,7 +103,7 @@ PlayedRun played_run(const std::vector<std::int64_t>& batch_sizes, double stall_
       }
       return player.put_in(kBackwardOps, op, op);
     });
-    timed(&row.optimizer_ms, &row.optimizer_host_ms, [&] {
+    waited.optimizer = timed(&row.optimizer_ms, &row.optimizer_host_ms, [&] {
       return player.put_in(kOptimizerOps, kOptimizerOp, kOptimizerOp);
     });
     row.start_ms = begin;
@@ -139,6 +139,7 @@ TEST_CASE("recorded waits: a device without launches in store is told from one w
   const auto waits = find_waits(records);
   int waiting = 0;
   int busy = 0;
+  int busy_optimizers = 0;
   for (std::size_t i = 0; i < record.steps.size(); ++i) {
     const StepRecord& row = record.steps[i];
     if (row.step < record.warmup_steps) {
@@ -150,11 +151,14 @@ TEST_CASE("recorded waits: a device without launches in store is told from one w
     const PassWaits told = found == waits.end() ? PassWaits{} : found->second;
     CHECK(told.forward == played.waited[i].forward);
     CHECK(told.backward == played.waited[i].backward);
+    CHECK((told.optimizer || !played.waited[i].optimizer));
+    busy_optimizers += told.optimizer ? 0 : 1;
     waiting += told.any() ? 1 : 0;
     busy += told.any() ? 0 : 1;
   }
   CHECK(waiting > 50);
   CHECK(busy > 20);
+  CHECK(busy_optimizers > 20);
 }
 
 TEST_CASE("recorded waits: the host's time does not inflate the device's") {
@@ -165,6 +169,7 @@ TEST_CASE("recorded waits: the host's time does not inflate the device's") {
     REQUIRE(costs.model.launch_seconds > 0);
     CHECK(fitted_forward_ms(costs, 48) == Approx(forward_ms(48)).epsilon(0.02));
     CHECK(fitted_forward_ms(costs, 32) == Approx(forward_ms(32)).epsilon(0.02));
+    CHECK(costs.model.optimizer_seconds == Approx(1e-3 * kOptimizerOps * kOptimizerOp));
     CHECK(std::ranges::any_of(costs.notes, [](const std::string& note) {
       return note.starts_with("the device waited for its host in ");
     }));

@@ -2,8 +2,9 @@
 """Predicts the policies of models of one's own on one GPU, by both ways in, and then trains them.
 
 usage: python3 tests/live/own_gpu.py --tools FOLDER --out FOLDER [--models llama,gpt2,qwen3] [--device cuda]
+       python3 tests/live/own_gpu.py --report FOLDER
 
-FOLDER has stepsim and stepcal (calibrate/cuda/bundle). For each model (tests/live/own/gpu_model.py):
+The second prints the tables of OWN_GPU.md. FOLDER of the first has stepsim and stepcal (calibrate/cuda/bundle). For each model (tests/live/own/gpu_model.py):
 
 1. stepsim_calibrate.py trains 24 shapes; its profile predicts all policies (`whole`).
 2. Another epoch of one policy is trained and recorded; that record's profile predicts them, too (`recorded`).
@@ -27,6 +28,7 @@ SCENARIO = ROOT / "tests" / "live" / "scenarios" / "own_gpu.toml"
 MODEL = ROOT / "tests" / "live" / "own" / "gpu_model.py"
 RECORDED = "group_by_length"  # Its batches differ most in length; those of the others, in samples too.
 WITH_CUDNN = ("gpt2",)
+TITLES = {"llama": "Llama, 0.4 billion parameters", "qwen3": "Qwen3-0.6B", "gpt2": "GPT-2, 124 million parameters, with cuDNN's attention"}
 
 
 class Model:
@@ -76,25 +78,45 @@ class Model:
             self.tool(f"{way}.validate", "stepsim", "validate", SCENARIO, "--profile", f"{way}.json", "--predictions",
                       f"{way}.prediction.json", "--live", *(self.folder / "live" / one.name for one in plans),
                       "--json", f"{way}.validation.json", status=(0, 1))  # fmt: skip
-            for row in self.rows(way):
-                print(row, flush=True)
+        print("\n".join(text_of(self.folder)), flush=True)
 
-    def rows(self, way):
-        """Lines of the page's table."""
-        report = json.loads((self.folder / f"{way}.validation.json").read_text(encoding="utf-8"))
-        for row in report["policies"]:
-            yield f"| {self.folder.name} | {way} | {row['policy']} | {row['error']['mean']:+.1%} | {'yes' if row['in_interval'] else 'no'} |"
+
+def text_of(folder):
+    """Lines of a model's tables on the page."""
+    for way, by in (("whole", "By 24 calibrated shapes"), ("recorded", f"By 48 recorded steps of `{RECORDED}`")):
+        rows = json.loads((folder / f"{way}.validation.json").read_text(encoding="utf-8"))["policies"]
+        sizes = [abs(row["error"]["mean"]) for row in rows]
+        yield ""
+        yield f"### {TITLES[folder.name]}: {by[0].lower()}{by[1:]}"
+        yield ""
+        yield f"Mean error {sum(sizes) / len(sizes):.1%}, {sum(row['in_interval'] for row in rows)} of {len(rows)} in the interval."
+        yield ""
+        yield "| policy | predicted, ms | 90 % interval | measured, ms | error | in interval |"
+        yield "|---|---|---|---|---|---|"
+        for row in rows:
+            low, high = row["predicted_ms"]["interval90"]
+            yield (
+                f"| {row['policy']} | {row['predicted_ms']['mean']:.1f} | {low:.0f} to {high:.0f} | {row['measured_ms']['mean']:.1f} | "
+                f"{row['error']['mean']:+.1%} | {'yes' if row['in_interval'] else 'no'} |"
+            )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tools", required=True)
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--tools")
+    parser.add_argument("--out")
+    parser.add_argument("--report", help="folder of earlier runs")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--models", default="llama,gpt2,qwen3")
     parser.add_argument("--seconds", type=float, default=20, help="of each calibration")
     parser.add_argument("--live-seconds", type=float, default=60)
     options = parser.parse_args()
+    if options.report:
+        for name in TITLES:
+            print("\n".join(text_of(pathlib.Path(options.report) / name)))
+        return
+    if not options.tools or not options.out:
+        parser.error("--tools and --out, or --report")
     failed = []
     for name in options.models.split(","):
         try:

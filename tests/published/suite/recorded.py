@@ -86,6 +86,23 @@ def compiled_job(found):
     return f"compiled, quiet {run[0].lower()}" if run else f"compiled, {found.visit or 'quiet'}"
 
 
+def own_gpu(found):
+    if "op by op" in found.section:
+        return "live: one GPU, op by op"
+    return f"live: one GPU, {'one recorded policy' if 'recorded' in found.section else 'whole steps'}"
+
+
+def own_gpu_job(found):
+    model = found.section.split(": ")[-2] if "steps of" in found.section or "shapes" in found.section else "BERT base"
+    return f"{model}, H200 of 2026-11-28{', one recorded policy' if 'recorded' in found.section else ''}"
+
+
+def fsdp2_gpu_job(found):
+    if found.section.startswith("The third visit"):
+        return f"Llama 345 M, a network of delays, the third visit, an H200{', by whole steps' if found.whole else ''}"
+    return f"Llama 345 M, H100 with a network of delays, {found.section.lower()}"
+
+
 def fsdp2_gpu(found):
     return "live: fully_shard on a GPU, whole steps" if found.whole else "live: fully_shard on a GPU, op by op"
 
@@ -98,12 +115,14 @@ DOCUMENTS = (
              lambda one: one.name == "fixed, fsdp2"),
     Document("FSDP2", always("live: FSDP2 from DDP records"), always("transformer 4 x 128 on busy processors"),
              "DDP steps of the other policies, and a table of collectives"),
-    Document("FSDP2_GPU", fsdp2_gpu, lambda one: f"Llama 345 M, H100 with a network of delays, {one.section.lower()}",
+    Document("FSDP2_GPU", fsdp2_gpu, fsdp2_gpu_job,
              "ops and hooks timed on the GPU, or 20 s of DDP steps"),
     Document("FSDP2_SLEEPERS", sleepers, lambda one: one.name.split(",")[0], "hooks and collectives timed before",
              lambda one: one.section.startswith("Quiet") and one.name == "uniform, ddp"),
     Document("H200", h200, h200_job, "ops, or 24 shapes of whole steps, timed before"),
     Document("H100", h100, h100_job, "ops, or 24 shapes of whole steps, timed before"),
+    Document("OWN_GPU", own_gpu, own_gpu_job, "24 shapes of whole steps, 48 recorded steps of one policy, or ops, timed before",
+             lambda one: "recorded" in one.section and one.name == "group_by_length"),
     Document("BATCH_SAMPLER", sampler, lambda one: f"classifier 2 x 64{', quiet machine' if quiet_sampler(one) else ''}",
              "50 steps of `bucketed`", unit="tokens/s"),
     Document("NEW_SHAPES", always("live: new shapes"), lambda one: one.section, "a training of `fixed`",
@@ -160,7 +179,7 @@ def document_rows(document):
         if group is None:
             continue
         known = document.known(one) or calibrated.get(one.section) == one.name
-        section = "" if document.name in ("H200", "H100") else one.section.split(": ")[-1]
+        section = "" if document.name in ("H200", "H100", "OWN_GPU") else one.section.split(": ")[-1]
         if section.lower() in document.job(one).lower() or document.name in ("BATCH_SAMPLER", "COMPILED_DDP"):
             section = ""
         name = numbered(", ".join(part for part in (one.name, section) if part), document.job(one), seen)

@@ -144,7 +144,8 @@ class Trial:
             for name in self.options.parallelisms.split(","):
                 settings = PARALLELISMS[name]
                 report = self.folder / f"report_{measured}_{network}_{name}.json"
-                settings = [*settings, f"host.enqueue={enqueue * 1e6:.1f} us"]
+                seconds = enqueue["hook" if name.startswith("ddp") else "gather"]
+                settings = [*settings, f"host.enqueue={seconds * 1e6:.1f} us"]
                 sets = [word for setting in settings for word in ("--set", setting)]
                 self.tool("stepsim", "compare", scenario, "--profile", own, *own_sets, *sets,
                           "--json", report, "--quiet")  # fmt: skip
@@ -157,7 +158,7 @@ class Trial:
         request = self.measure()
         enqueue = self.task("host_of_wire")
         whole = self.calibrate(request)
-        self.say(f"predicting; a collective of the wire takes the host {enqueue * 1e6:.0f} us")
+        self.say(f"predicting; a gather of the wire takes the host {enqueue['gather'] * 1e6:.0f} us, a hook {enqueue['hook'] * 1e6:.0f}")
         predicted = {"measured": self.predict(enqueue, SCENARIO, "measured"), "whole": self.predict(enqueue, whole, "whole")}
         predicted_at = time.time()
         self.say("predictions are on disk; training")

@@ -249,7 +249,7 @@ class Measurement:
         small = [self.shapes[one] for one in order if seconds[one] < self.host_s]
         small = small or [self.shapes[one] for one in order[:FEWEST_SMALL]]
         drawn = random.Random(1000 * self.options.seed + self.rounds)
-        drawn.shuffle(small)  # The smallest alone cost more than most that a training meets.
+        drawn.shuffle(small)  # Not the smallest alone: a training meets others.
         lines = []
         for turn in range(MEETINGS):
             lengths, width = small[turn % len(small)]

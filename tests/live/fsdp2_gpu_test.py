@@ -98,9 +98,9 @@ def test_behind_a_slow_network_no_wait_for_the_host_counts_as_the_devices():
     kinds = ("ddp", "ddp_100mib", "fsdp2", "fsdp2_keep", "hsdp")
     rows = predicted_again("first", RECORDS / "first" / "whole.toml", profile, "100_gbit", kinds)
     assert len(rows) == 15, rows
-    assert statistics.fmean(abs(row["error"]) for row in rows) < 0.006, rows  # 4.0 % with the waits.
+    assert statistics.fmean(abs(row["error"]) for row in rows) < 0.004, rows  # 4.0 % with the waits.
     assert max(abs(row["error"]) for row in rows) < 0.013, rows
-    assert sum(row["inside"] for row in rows) >= 14, rows  # 5 with the waits.
+    assert all(row["inside"] for row in rows), rows  # 5 with the waits.
 
 
 def test_the_third_visit_by_whole_steps_tells_the_optimizer_without_its_launches():
@@ -114,7 +114,7 @@ def test_the_third_visit_by_whole_steps_tells_the_optimizer_without_its_launches
         statistics.fmean(abs(row["error"]) for row in one if row["parallelism"] == "ddp" and row["network"] == "200_gbit")
         for one in (before, rows)
     ]
-    assert errors[0] > 0.025 and errors[1] < 0.018, errors
+    assert errors[0] > 0.025 and errors[1] < 0.02, errors
 
 
 if __name__ == "__main__":

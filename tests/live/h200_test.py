@@ -144,7 +144,7 @@ def test_kernels_loaded_for_the_first_shapes_do_not_come_again():
         records = unpacked("own_gpu", folder) / "gpt2"
         profile = records / "profile.json"
         said = run(STEPCAL, "import", "run-record", records / "whole.jsonl", "--profile", profile).stdout
-        assert "2 first meetings of shapes took 2.605 s longer than others" in said, said
+        assert "2 first meetings of shapes were held up by 2.605 s" in said, said
         assert "stalls:" not in said, said
         found = errors(OWN, records / "live", "--profile", profile)
         assert all(abs(error) < 0.14 for error, _ in found.values()), found  # +11 to +27 % with them.

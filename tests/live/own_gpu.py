@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TORCH = ROOT / "calibrate" / "torch"
 SCENARIO = ROOT / "tests" / "live" / "scenarios" / "own_gpu.toml"
 MODEL = ROOT / "tests" / "live" / "own" / "gpu_model.py"
-RECORDED = "group_by_length"  # Its batches differ most in length; those of the others, in samples too.
+RECORDED = "group_by_length"  # Its batches differ most in length; only those of max_tokens differ in samples.
 WITH_CUDNN = ("gpt2",)
 TITLES = {"llama": "Llama, 0.4 billion parameters", "qwen3": "Qwen3-0.6B", "gpt2": "GPT-2, 124 million parameters, with cuDNN's attention"}
 
@@ -83,11 +83,11 @@ class Model:
 
 def text_of(folder):
     """Lines of a model's tables on the page."""
-    for way, by in (("whole", "By 24 calibrated shapes"), ("recorded", f"By 48 recorded steps of `{RECORDED}`")):
+    for way, by in (("whole", "by 24 calibrated shapes"), ("recorded", f"by 48 recorded steps of `{RECORDED}`")):
         rows = json.loads((folder / f"{way}.validation.json").read_text(encoding="utf-8"))["policies"]
         sizes = [abs(row["error"]["mean"]) for row in rows]
         yield ""
-        yield f"### {TITLES[folder.name]}: {by[0].lower()}{by[1:]}"
+        yield f"### {TITLES[folder.name]}: {by}"
         yield ""
         yield f"Mean error {sum(sizes) / len(sizes):.1%}, {sum(row['in_interval'] for row in rows)} of {len(rows)} in the interval."
         yield ""

@@ -355,6 +355,7 @@ void fit_all_reduces(std::span<const RecordedRun> runs,
 /// Fits the model's passes; `all` is left with the times that were fitted.
 void fit_model(const PassReading& reading, Observations& all, RecordedCosts& costs) {
   RecordedModel& model = costs.model;
+  // Before steps are chosen, which drops the waits.
   model.optimizer_seconds = optimizer_seconds(all);
   if (reading.whole_steps) {
     fit_shares_of_steps(all, costs);

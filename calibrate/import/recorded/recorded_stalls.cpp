@@ -202,18 +202,20 @@ std::set<StepKey> first_ones(const std::map<StepKey, double>& steps,
   return first;
 }
 
-/// The steps whose passes something held up as a rank met a shape, where all such steps did, by
-/// more than chance: libraries load or compile what a kind of shape needs.
+/// The steps that libraries held up, which load or compile what a kind of shape needs: by more than
+/// two steps, in a pass. All such steps, two at least, have to meet a shape, by more than chance.
 std::set<StepKey> long_meetings(std::span<const Row> rows,
                                 const std::map<StepKey, Stall>& stalls,
-                                const std::set<StepKey>& first) {
+                                const std::set<StepKey>& first,
+                                double typical_step) {
   constexpr double kChance = 0.05;
+  constexpr double kLong = 2;  // Of a step: shorter ones are other programs' or the allocator's.
   const auto meeting = std::ranges::count_if(rows, &Row::meets);
   const double share = static_cast<double>(meeting) / static_cast<double>(rows.size());
   std::set<StepKey> found;
   double chance = 1;
   for (const auto& [step, stall] : stalls) {
-    if (stall.part->computes && stall.ms > 0 && first.count(step) == 0) {
+    if (stall.part->computes && stall.ms > kLong * typical_step && first.count(step) == 0) {
       found.insert(step);
       chance *= share;
       if (!rows[stall.row].meets) {
@@ -221,7 +223,7 @@ std::set<StepKey> long_meetings(std::span<const Row> rows,
       }
     }
   }
-  return chance < kChance ? found : std::set<StepKey>{};
+  return found.size() > 1 && chance < kChance ? found : std::set<StepKey>{};
 }
 
 /// [run] The warm-up that leaves these steps out of all repeats.
@@ -254,10 +256,9 @@ double total_ms(const std::set<StepKey>& steps, const std::map<StepKey, Stall>& 
 std::string meetings_text(const std::set<StepKey>& meetings,
                           const std::map<StepKey, Stall>& stalls) {
   return fmt::format(
-      "{} took {} longer than others (libraries load or compile what a kind of shape needs): left "
-      "out, as few come after the first shapes of a process",
-      meetings.size() == 1 ? "one first meeting of a shape"
-                           : fmt::format("{} first meetings of shapes", meetings.size()),
+      "{} first meetings of shapes were held up by {} (libraries load or compile what a kind of "
+      "shape needs): left out, as few come after the first shapes of a process",
+      meetings.size(),
       long_text(total_ms(meetings, stalls)));
 }
 
@@ -323,7 +324,8 @@ SteadyRuns without_stalls(std::span<const RecordedRun> runs) {
   }
   const std::map<StepKey, double> steps = durations(rows);
   const std::vector<double> all_ms = mapped(steps, [](const auto& step) { return step.second; });
-  const std::vector<HeldUp> held_up = all_held_up(rows, median(all_ms));
+  const double typical_step = median(all_ms);
+  const std::vector<HeldUp> held_up = all_held_up(rows, typical_step);
   const std::map<StepKey, Stall> stalls = stalls_of(rows, held_up, steps);
   if (stalls.empty()) {
     return result;
@@ -332,7 +334,7 @@ SteadyRuns without_stalls(std::span<const RecordedRun> runs) {
   if (!first.empty()) {
     result.notes.push_back(first_text(first, stalls));
   }
-  const std::set<StepKey> meetings = long_meetings(rows, stalls, first);
+  const std::set<StepKey> meetings = long_meetings(rows, stalls, first, typical_step);
   if (!meetings.empty()) {
     result.notes.push_back(meetings_text(meetings, stalls));
   }

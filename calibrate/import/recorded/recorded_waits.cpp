@@ -42,9 +42,9 @@ DevicePass forward_of(const StepRecord& row) {
           row.padded_tokens};
 }
 
-/// Whether the device may have waited in the optimizer.
+/// Whether the device may have waited in the optimizer: it began that before the last launch.
 bool may_wait_in_optimizer(const StepRecord& row) {
-  return backward_of(row).lag_ms < row.optimizer_host_ms + kClocks;
+  return row.lag_ms < row.optimizer_ms + kClocks;
 }
 
 /// [pass] Whether the device waited in it.

@@ -17,7 +17,7 @@ struct PassWaits {
   bool backward = false;
   bool optimizer = false;
 
-  /// Whether it had nothing to do while it computed gradients.
+  /// Whether it was idle at some time in the forward or backward.
   [[nodiscard]] bool any() const { return forward || backward; }
 };
 
@@ -32,8 +32,8 @@ using RunRow = std::tuple<std::size_t, int, int, int>;
 /// then, what is left is what runs behind the last launches: of a forward the head and the loss, of
 /// a backward the embedding. That grows with the tokens, so it is no more than the least lag of the
 /// batches that have as many, or more. A device that is further behind had launches in store. An
-/// optimizer has no kernels that grow with the tokens: the device cannot have waited in it where it
-/// began it behind its host's last launch.
+/// optimizer has no kernels that grow with the tokens: the device cannot have waited in it if it
+/// began it after the host's last launch.
 ///
 /// Not told are steps without the host's times, of several micro-batches, which share one time, and
 /// of several ranks, whose devices wait for one another, too.

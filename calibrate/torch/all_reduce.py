@@ -318,7 +318,7 @@ def main():
         else:
             sys.stdout.write(text)
     dist.barrier()  # gloo aborts a rank that ends while another one still talks to it.
-    dist.destroy_process_group()
+    stepsim_recorder.end_ranks()
 
 
 if __name__ == "__main__":

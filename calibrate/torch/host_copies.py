@@ -98,7 +98,7 @@ def main():
     if not dist.is_initialized() or dist.get_rank() == 0:
         print("\n".join(lines))
     if dist.is_initialized():
-        dist.destroy_process_group()
+        stepsim_recorder.end_ranks()
 
 
 if __name__ == "__main__":

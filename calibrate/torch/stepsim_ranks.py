@@ -289,7 +289,7 @@ class Ranks:
         if self.started:
             if status in (0, INTERRUPTED):
                 self.barrier()
-            dist.destroy_process_group()
+            stepsim_recorder.end_ranks()
         return status
 
 

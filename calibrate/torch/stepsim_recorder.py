@@ -49,6 +49,13 @@ def start_ranks(backend):
         dist.init_process_group(backend)
 
 
+def end_ranks():
+    """destroy_process_group(), some time behind the last collective. A thread of gloo lets go of that one's tensor,
+    for which it wants Python's lock, and PyTorch 2.6 holds the lock while it waits for the thread."""
+    time.sleep(0.2)
+    dist.destroy_process_group()
+
+
 def _say(message):
     with contextlib.suppress(Exception):
         print(f"stepsim_recorder: {message}", file=sys.stderr, flush=True)

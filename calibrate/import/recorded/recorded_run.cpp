@@ -134,7 +134,7 @@ double optimizer_seconds(const Observations& all) {
       told.push_back(all.optimizer[i]);
     }
   }
-  return trimmed_mean(told.size() >= kFewest ? std::move(told) : all.optimizer, kLeftOut);
+  return trimmed_mean(told.size() >= kFewest ? told : all.optimizer, kLeftOut);
 }
 
 /// Fits each pass.

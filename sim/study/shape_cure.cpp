@@ -14,13 +14,15 @@
 namespace stepsim {
 namespace {
 
-/// Mean step over an epoch of the policy with this padding, without noise.
-double cured_epoch_ms(const Job& job, const PaddedEpoch& row) {
+/// What shapes cost the job where there is no noise.
+ShapeSummary without_noise(const Job& job) {
   PredictOptions options;
   options.noise_runs = 0;
-  const std::int64_t multiple = row.rule == PaddingRule::Multiple ? row.number : 1;
-  const Prediction cured = predict(job.padded(multiple, row.rungs), options);
-  return cured.shapes->epoch->step_ms;
+  return *predict(job, options).shapes;
+}
+
+Job padded(const Job& job, const PaddedEpoch& row) {
+  return job.padded(row.rule == PaddingRule::Multiple ? row.number : 1, row.rungs);
 }
 
 std::string key_of(const PaddedEpoch& row) {
@@ -68,23 +70,28 @@ ShapeCure cheapest_cure(const Job& job, const Prediction& prediction) {
   if (!study.skipped.empty()) {
     return cure;
   }
-  // The study's steps are without noise and pay the whole price of a shape. So the few with the
-  // least estimates are predicted.
+  // The study's steps are those of an epoch, without noise, and pay the whole price of a shape. So
+  // the few with the least estimates are predicted.
   constexpr std::size_t kPredicted = 2;
   const bool own = study.rows.size() > 1 && study.rows[1].rule == PaddingRule::Own;
-  const double noise = shapes.warm_ms / study.rows[own ? 1 : 0].steady_step_ms;
+  const double as_simulated = shapes.warm_ms / study.rows[own ? 1 : 0].steady_step_ms;
   std::vector<std::pair<double, const PaddedEpoch*>> estimates;
   for (const PaddedEpoch& row : study.rows) {
     const double lost = row.shape_seconds * 1e3 / static_cast<double>(study.steps);
-    const double ms = noise * row.steady_step_ms + lost * (1 - shapes.hidden);
+    const double ms = as_simulated * row.steady_step_ms + lost * (1 - shapes.hidden);
     if (row.refused.empty() && !key_of(row).empty() && ms < best) {
       estimates.emplace_back(ms, &row);
     }
   }
+  if (estimates.empty()) {
+    return cure;
+  }
   std::ranges::sort(estimates, {}, &std::pair<double, const PaddedEpoch*>::first);
   estimates.resize(std::min(estimates.size(), kPredicted));
+  const double noise = shapes.warm_ms / without_noise(job).warm_ms;
   for (const auto& [estimate, row] : estimates) {
-    const double ms = noise * cured_epoch_ms(job, *row);
+    const ShapeSummary cured = without_noise(padded(job, *row));
+    const double ms = noise * cured.warm_ms + (cured.epoch->step_ms - cured.warm_ms);
     if (ms < best) {
       best = cure.cured_ms = ms;
       cure.key = key_of(*row);

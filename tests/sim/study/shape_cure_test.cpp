@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/core.h>
 
 #include "tests/approx.h"
 #include "tests/sim/batching/make_policy.h"
@@ -16,10 +17,13 @@ using namespace stepsim::test;
 namespace {
 
 /// The host runs ahead, and passes take time in proportion to the tokens.
-Scenario with_costs(const std::string& forward, const std::string& backward) {
+Scenario with_costs(const std::string& forward,
+                    const std::string& backward,
+                    const std::vector<std::string>& settings = {}) {
   const std::string mechanism = "{ kind = \"attention_plan\", forward = \"" + forward +
                                 "\", backward = \"" + backward + "\" }";
-  const std::vector<std::string> overrides = {"host.step_sync=false", "times.tokens=128"};
+  std::vector<std::string> overrides = {"host.step_sync=false", "times.tokens=128"};
+  overrides.insert(overrides.end(), settings.begin(), settings.end());
   return parse_scenario(replaced(kShapesScenario, "MECHANISMS", mechanism), "s.toml", overrides);
 }
 
@@ -42,6 +46,25 @@ TEST_CASE("the cure of new shapes takes what the cured policy is predicted to ta
   CHECK(after.shapes->builds == 2);
   CHECK(cure.cured_ms == Approx(after.shapes->epoch->step_ms).epsilon(1e-9));
   CHECK(cure.cured_ms < 0.5 * cure.now_ms);
+}
+
+TEST_CASE("the cure of a run whose steps are not like its epoch is that of the same steps") {
+  // The first 40 of 160 steps have the short samples.
+  std::string lengths;
+  for (int i = 0; i < 1280; ++i) {
+    lengths += fmt::format("{}{}", i > 0 ? "," : "", 4 + i / 24);
+  }
+  const Scenario scenario =
+      with_costs("300 ms",
+                 "50 ms",
+                 {"data.samples=1280",
+                  "data.lengths={values=[" + lengths + "]}",
+                  "data.sampler={kind=\"distributed\",shuffle=false,seed=0}"});
+  const ShapeCure cure = cure_of(scenario);
+  REQUIRE(cure.key == "pad_to_lengths = [21, 39, 57]");
+  Scenario cured = scenario;
+  cured.policies = {scenario.policies.front().with_padding(1, {21, 39, 57})};
+  CHECK(cure.cured_ms == Approx(predict_quietly(cured).shapes->epoch->step_ms).epsilon(1e-9));
 }
 
 TEST_CASE("where shapes cost next to nothing no cure is named") {

@@ -119,7 +119,9 @@ void add_largest(const Scenario& scenario, const BatchingPolicy& policy, Planned
   for (std::size_t i = 0; i < most; ++i) {
     const int step = static_cast<int>(i / at(scenario.ddp.accumulation_steps));
     for (std::size_t rank = 0; rank < epoch.batches.size(); ++rank) {
-      if (i < epoch.batches[rank].size()) {
+      const std::vector<int>& joins = scenario.ddp.join_steps;
+      const bool joined = !joins.empty() && step >= joins[rank];
+      if (!joined && i < epoch.batches[rank].size()) {
         const BatchShape shape =
             epoch_shape(scenario, policy, *planned.data, epoch.batches[rank][i]);
         batches.push_back({shape, step, static_cast<int>(rank)});

@@ -315,6 +315,29 @@ TEST_CASE("a batch of the epoch that does not fit counts, simulated or not") {
   CHECK(!predict(scenario, policy, profile, {.noise_runs = 0}).out_of_memory);
 }
 
+TEST_CASE("a batch that a rank inside join() does not reach needs no memory") {
+  // Rank 1 would have its long samples after the two steps that it takes.
+  const std::vector<std::string> two_ranks = {
+      "scenario.steps=4",
+      "scenario.warmup_steps=0",
+      "cluster.ranks=2",
+      "cluster.slow_ranks=[]",
+      "data.samples=16",
+      "data.lengths={values=[8,8,8,8,8,8,8,8,8,8,8,256,8,256,8,256]}",
+      "data.sampler={kind=\"distributed\",shuffle=false,seed=0}",
+      "policy.variable_fixed.batch_size=2"};
+  std::vector<std::string> joined = two_ranks;
+  joined.emplace_back("ddp.join=[4, 2]");
+  const auto predicted = [](const std::vector<std::string>& overrides) {
+    const Scenario scenario = token_skew(overrides);
+    return predict(
+        scenario, find_policy(scenario, "variable_fixed"), flat_profile(2), {.noise_runs = 0});
+  };
+  const Prediction short_one = predicted(joined);
+  CHECK(short_one.largest_memory_mib == short_one.summary.peak_memory_mib);
+  CHECK(short_one.largest_memory_mib < predicted(two_ranks).largest_memory_mib);
+}
+
 TEST_CASE("the largest token budget is the last one that fits") {
   const Scenario scenario = token_skew();
   Profile profile = flat_profile(4);

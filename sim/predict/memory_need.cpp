@@ -23,7 +23,11 @@ constexpr double kMicroBatchBytes = 200;      // A MicroBatch and its blocks on 
 constexpr double kPlanLineBytes = 130;        // In the text of the file, and of each sample in it.
 constexpr double kPlanSampleBytes = 12;
 constexpr double kRowBytes = 112;
-constexpr double kRankBytes = 5000;      // Its generator, its work in a step, its lanes.
+constexpr double kRankBytes = 5000;  // Its generator, its work in a step, its lanes.
+// Where each kernel has a time of its own: about so many of them, forward and backward.
+constexpr double kKernelBytes = 250;
+constexpr double kModelKernels = 200;
+constexpr double kLayerKernels = 45;
 constexpr double kStepTimeCopies = 3.5;  // Copies of the times of all runs with noise.
 constexpr double kProgramBytes = 20e6;
 
@@ -124,7 +128,11 @@ MemoryNeed memory_need(const Scenario& scenario,
            : kDifferentBatchBytes * different_batches(policy, source, count / per_batch, of_run));
   need.step_times =
       steps * kNumberBytes * kStepTimeCopies * affordable_plain_runs(of_run, options.noise_runs);
-  need.ranks = kRankBytes * scenario.ranks;
+  const bool of_kernels = scenario.noise.op_jitter > 0 && !scenario.times;
+  const double kernels = of_kernels ? (kModelKernels + kLayerKernels * scenario.model.layers) *
+                                          scenario.ddp.accumulation_steps
+                                    : 0;
+  need.ranks = (kRankBytes + kKernelBytes * kernels) * scenario.ranks;
   return need;
 }
 

@@ -180,7 +180,13 @@ std::string last_text(const Blame& blame) {
 std::string exposed_text(const Blame& blame) {
   const auto most = most_exposed(blame);
   if (!most) {
-    return "all communication is hidden behind the backward\n";
+    const auto free = std::ranges::find(blame.savings, Change::FreeCommunication, &Saving::change);
+    const bool holds_up = free != blame.savings.end() && free->saves_ms >= kShownMs;
+    return holds_up ? fmt::format(
+                          "no transfer is left after the last backward; within the passes "
+                          "communication takes {:.3f} ms of the step\n",
+                          free->saves_ms)
+                    : "all communication is hidden behind the backward\n";
   }
   const double all = sum_of(blame.buckets, &BucketBlame::exposed_ms);
   return fmt::format(

@@ -74,6 +74,21 @@ TEST_CASE("the exposed time is that of the last bucket where the others hide") {
   CHECK(exposed_ms(result) == Approx(3));
 }
 
+TEST_CASE("communication that is inside the passes is not called hidden") {
+  Blame result = blame_of(blocks());
+  for (BucketBlame& bucket : result.buckets) {
+    bucket.exposed_ms = 0;
+  }
+  const std::string text = blame_text(blocks(), result);
+  CHECK(text.find("no transfer is left after the last backward; within the passes communication "
+                  "takes 3.000 ms of the step\n") != std::string::npos);
+  for (Saving& saving : result.savings) {
+    saving.saves_ms = 0;
+  }
+  CHECK(blame_text(blocks(), result).find("all communication is hidden behind the backward\n") !=
+        std::string::npos);
+}
+
 TEST_CASE("compute is listed by class of op, largest first") {
   const Blame result = blame_of(blocks());
   REQUIRE(result.ops.size() == 2);

@@ -21,6 +21,8 @@ bool comes_to_the_same(const SweepPoint& a, const SweepPoint& b) {
                       s.useful_tokens_per_step,
                       s.padded_tokens_per_step,
                       s.peak_memory_mib,
+                      point.prediction.largest_memory_mib,
+                      point.prediction.out_of_memory.has_value(),
                       s.communication_ms,
                       point.ranks);
   };

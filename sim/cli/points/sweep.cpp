@@ -71,10 +71,44 @@ std::string sweep_page(PageContent content,
   return page_text(page_data(scenario, *jobs.profile(scenario), std::move(content)));
 }
 
+/// Samples of an epoch, whatever the values of the axes are.
+double samples_of_epoch(const Request& request,
+                        const Jobs& jobs,
+                        const std::vector<SweepAxis>& axes,
+                        const std::string& policy) {
+  const auto count = [&](const Scenario& scenario) {
+    return std::ssize(data_lengths(scenario, find_policy(scenario, policy)));
+  };
+  const auto samples = count(jobs.base());
+  for (const SweepAxis& axis : axes) {
+    if (axis.key != "data.samples" && axis.key.find("lengths") == std::string::npos) {
+      continue;
+    }
+    for (const Setting& value : axis.values) {
+      std::ptrdiff_t others = samples;
+      try {
+        others = count(jobs.scenario({value}));
+      } catch (const InputError&) {
+        continue;  // The sweep says why.
+      }
+      if (others != samples) {
+        request.fail(
+            fmt::format("--epochs needs one data set for all values, but {} has {} samples and the "
+                        "scenario {}; give --samples or --tokens",
+                        value.text(),
+                        others,
+                        samples));
+      }
+    }
+  }
+  return static_cast<double>(samples);
+}
+
 /// The options that say what training costs.
 TrainingGoal training_goal(const Request& request,
                            const SweepQuestion& options,
-                           const Scenario& scenario,
+                           const Jobs& jobs,
+                           const std::vector<SweepAxis>& axes,
                            const std::string& policy) {
   const int ways = (options.epochs ? 1 : 0) + (options.samples ? 1 : 0) + (options.tokens ? 1 : 0);
   if (ways > 1) {
@@ -86,8 +120,7 @@ TrainingGoal training_goal(const Request& request,
   TrainingGoal goal;
   goal.samples = options.samples;
   if (options.epochs) {
-    const auto samples = std::ssize(data_lengths(scenario, find_policy(scenario, policy)));
-    goal.samples = *options.epochs * static_cast<double>(samples);
+    goal.samples = *options.epochs * samples_of_epoch(request, jobs, axes, policy);
   }
   goal.tokens = options.tokens;
   goal.price = options.gpu_hour;
@@ -186,7 +219,7 @@ Answer ask_sweep(const Request& request, const SweepQuestion& question) {
   options.noise_runs = PredictOptions().noise_runs;
   options.skips_unpriced = true;
   options.no_reference = swept.no_reference;
-  const TrainingGoal goal = training_goal(request, question, scenario, options.policy);
+  const TrainingGoal goal = training_goal(request, question, *jobs, axes, options.policy);
   PointRunner runner = point_runner(request, scenario);
   Progress progress("sweeping");
   options.on_progress = progress.callback();

@@ -230,22 +230,17 @@ Json axis_json(const SweepAxis& axis) {
           {"labels", mapped(axis.values, &Setting::value_text)}};
 }
 
-}  // namespace
-
-bool sweeps_only_caps(const std::vector<SweepAxis>& axes) {
-  return axes.size() == 1 && axes.front().key == kBucketCap;
-}
-
-bool any_fits(const SweepReport& report) {
-  return fits(report.rows[report.best].point);
-}
-
-std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport& report) {
+/// What the points that could be predicted come to.
+std::string verdict_of(const std::vector<SweepAxis>& axes, const SweepReport& report) {
   const SweepPoint& best = report.rows[report.best].point;
+  const char* const value = std::ranges::any_of(report.rows, &SweepRow::is_blank)
+                                ? "value that could be predicted"
+                                : "value";
   if (!any_fits(report)) {
     const OutOfMemory& memory = *best.prediction.out_of_memory;
     return fmt::format(
-        "No value fits into memory. {} lacks least: {:.1f} GiB beside the {:.1f} GiB of a rank.{}",
+        "No {} fits into memory. {} lacks least: {:.1f} GiB beside the {:.1f} GiB of a rank.{}",
+        value,
         place_of(axes, best),
         missing_gib(best),
         static_cast<double>(memory.capacity.value()) / 0x1p30,
@@ -266,7 +261,7 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
                                          report.reference_name,
                                          time_of(report.reference, report));
     if (report.gain.gain <= 0) {
-      return fmt::format("{}; no value is faster.", keep);
+      return fmt::format("{}; no {} is faster.", keep, value);
     }
     const std::string gain = report.gain.gain < kSmallestGain
                                  ? ""
@@ -291,6 +286,27 @@ std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport
                      time_of(best, report),
                      over,
                      close_points(axes, report));
+}
+
+}  // namespace
+
+bool sweeps_only_caps(const std::vector<SweepAxis>& axes) {
+  return axes.size() == 1 && axes.front().key == kBucketCap;
+}
+
+bool any_fits(const SweepReport& report) {
+  return fits(report.rows[report.best].point);
+}
+
+std::string sweep_headline(const std::vector<SweepAxis>& axes, const SweepReport& report) {
+  const auto refused = std::ranges::count_if(report.rows, &SweepRow::is_blank);
+  return refused == 0 ? verdict_of(axes, report)
+                      : fmt::format("{} {} of {} {} {} refused: the warnings say why.",
+                                    verdict_of(axes, report),
+                                    refused,
+                                    report.rows.size(),
+                                    axes.size() == 1 ? "values" : "points",
+                                    refused == 1 ? "was" : "were");
 }
 
 SweepReport sweep_report(Jobs& jobs,

@@ -172,6 +172,19 @@ def test_a_sweep_counts_epochs_as_run_does():
     assert any(abs(point["hours"] / single["hours"] - 1) < 1e-6 for point in points), (points, single)
     assert "give one of --epochs, --samples and --tokens" in run(*swept, "--epochs", "3", "--samples", "9",
                                                                  status=2).stderr
+    data = ["sweep", "scenario.toml", "--policy", "fixed", "--over", "data.samples=50000,100000"]
+    assert "--epochs needs one data set for all values, but data.samples=" in run(*data, "--epochs", "3",
+                                                                                  status=2).stderr
+    run(*data, "--samples", "100000")
+
+
+def test_values_that_are_refused_are_counted_in_the_sentence():
+    axis = ["sweep", "shard_8b", "--over"]
+    said = run(*axis, "parallel=fsdp2,fsdp3").stdout
+    assert "no value that could be predicted is faster. 1 of 2 values was refused: the warnings say why.\n" in said, said
+    said = run(*axis, "parallel=ddp,fsdp3", status=1).stdout
+    assert "No value that could be predicted fits into memory." in said and "1 of 2 values was refused" in said, said
+    assert "refused" not in run(*axis, "parallel=fsdp2,hsdp").stdout
 
 
 @small_runner.in_new_folder

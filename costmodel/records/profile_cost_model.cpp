@@ -146,6 +146,25 @@ std::string ProfileCostModel::in_place_of(const Op& op) const {
                      also.empty() ? "" : " and " + also);
 }
 
+/// What to do about an op that is too large for what the profile has.
+std::string ProfileCostModel::larger_advice(const OpCost& cost, const Op& op) const {
+  const bool of_parameters = op.rows == RowUnit::Elements;
+  const bool of_length = form_row(cost.form).over_length;
+  if (!compute_prices_origin(profile_).empty()) {
+    return fmt::format(
+        "these are no measurements but published figures; take {}, or measure your "
+        "machine with: python3 -m stepsim.torch.measure …",
+        of_parameters ? "a smaller model"
+        : of_length   ? "shorter samples"
+                      : "smaller batches");
+  }
+  if (of_parameters) {
+    return "they are the model's own, so measure a model as large with: python3 -m "
+           "stepsim.torch.measure …, or take a profile of one";
+  }
+  return of_length ? "measure longer samples" : "measure larger batches";
+}
+
 Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
   if (op.rows != RowUnit::Elements && batch.samples == 0) {
     return {};
@@ -162,14 +181,15 @@ Cost ProfileCostModel::op(const Op& op, const BatchShape& batch) const {
   if (cost.extrapolation > max_extrapolation_ && !cost.smaller) {
     throw InputError(
         "profile {}: {} was measured for {} from {} to {}; this is {:.2f} times beyond, and more "
-        "than {} times is refused: measure larger batches",
+        "than {} times is refused: {}",
         printable(profile_.name),
         described(op),
         variable_name(*found.cost, op),
         found.cost->range_lo,
         found.cost->range_hi,
         cost.extrapolation,
-        max_extrapolation_);
+        max_extrapolation_,
+        larger_advice(*found.cost, op));
   }
   if (!(cost.seconds <= kMaxCostSeconds)) {
     throw InputError("profile {}: {} would take {:.3g} s; more than 1 hour is refused",

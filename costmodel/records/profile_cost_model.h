@@ -48,6 +48,7 @@ class ProfileCostModel : public CostModel {
   [[nodiscard]] std::string other_types(const Op& op) const;
   [[nodiscard]] std::string priced_attention(Dtype dtype) const;
   [[nodiscard]] std::string in_place_of(const Op& op) const;
+  [[nodiscard]] std::string larger_advice(const OpCost& cost, const Op& op) const;
   [[nodiscard]] const OpCost* at(const Key& key) const;
 
   Profile profile_;

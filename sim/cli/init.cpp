@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <optional>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,6 +27,7 @@
 #include "sim/predict/scenario_profile.h"
 #include "sim/scenario/scenario.h"
 #include "sim/study/starter/described_scenario.h"
+#include "sim/study/starter/described_trial.h"
 
 namespace stepsim {
 
@@ -178,27 +179,11 @@ DescribedTraining described(const Request& request,
           : options.length.value_or(training.length);
   training.batch_size =
       count("--batch-size", options.batch_size, "Samples of a GPU's batch", training.batch_size);
-  training.parallel = options.parallel.empty() ? training.parallel : options.parallel;
+  if (!options.parallel.empty()) {
+    training.parallel = answer("--parallel", options.parallel, "", "", check_sharding);
+  }
   training.name = fs::path(options.out).stem().string();
   return training;
-}
-
-/// The type and the attention that the profile has costs of, where it has those of one alone.
-void take_from_profile(const Profile& profile, DescribedTraining& training) {
-  std::set<Dtype> types;
-  bool fused = false;
-  bool dense = false;
-  for (const OpCost& op : profile.ops) {
-    if (op.op_class == OpClass::Gemm) {
-      types.insert(op.dtype);
-    }
-    fused = fused || op.op_class == OpClass::Attention;
-    dense = dense || op.op_class == OpClass::AttentionScores;
-  }
-  if (types.size() == 1) {
-    training.dtype = name_of(*types.begin());
-  }
-  training.flash = fused && !dense;
 }
 
 /// A path as the scenario's folder sees it.
@@ -225,28 +210,106 @@ std::string policy_option(const Scenario& scenario) {
   }
 }
 
+/// The message alone of an error in the text of a scenario, which is no file yet.
+std::string without_place(const InputError& error) {
+  const std::string what = error.what();
+  const std::string mark = "error: ";
+  const std::size_t at = what.find(mark, error.place().file.size());
+  return error.has_place() && at != std::string::npos
+             ? what.substr(at + mark.size(), what.find('\n', at) - at - mark.size())
+             : what;
+}
+
+[[noreturn]] void refuse(const std::string& reason, const std::string& advice) {
+  throw InputError(SourcePlace{"stepsim init"},
+                   "{}{}\nnothing was written, since every command would say so of it",
+                   reason,
+                   advice.empty() ? "" : "\n" + advice);
+}
+
+/// The scenario as the commands will read it. Refuses what they would refuse.
+Scenario parsed(const std::string& text, const std::string& file) {
+  try {
+    return parse_scenario(text, file);
+  } catch (const InputError& error) {
+    refuse(without_place(error), "");
+  }
+}
+
+/// The tokens of each sample of a file; none without one.
+std::vector<std::int64_t> file_lengths(const std::string& file) {
+  if (file.empty()) {
+    return {};
+  }
+  LengthSource source;
+  source.kind = LengthSource::Kind::File;
+  source.file = file;
+  return generate_lengths(source, 0);
+}
+
+DescribedLengths summed_up(const std::vector<std::int64_t>& lengths,
+                           const DescribedTraining& training) {
+  if (lengths.empty()) {
+    return {static_cast<double>(training.length), training.length};
+  }
+  const auto most = training.cap > 0 ? training.cap : std::numeric_limits<std::int64_t>::max();
+  const double sum =
+      sum_of(lengths, [&](std::int64_t one) { return static_cast<double>(std::min(one, most)); });
+  return {sum / static_cast<double>(lengths.size()),
+          std::min(*std::ranges::max_element(lengths), most)};
+}
+
+/// What is written, and what to say of it.
+struct Described {
+  std::string text;
+  Scenario scenario;
+  std::vector<std::string> remarks;
+};
+
+/// Raises InputError where the commands would refuse the scenario.
+Described tried(DescribedTraining training, const std::string& out) {
+  take_from_profile(training);
+  const std::vector<std::int64_t> lengths = file_lengths(training.lengths);
+  const DescribedTraining here = training;  // Of files as they are named from this folder.
+  for (std::string* path : {&training.model, &training.profile, &training.lengths}) {
+    *path = beside(*path, out);
+  }
+  Described made;
+  made.text = described_scenario(training, summed_up(lengths, training));
+  made.scenario = parsed(made.text, out);
+  if (const std::int64_t most = made.scenario.model.max_length; most > 0) {
+    const auto longer = std::ranges::count_if(lengths, [&](auto one) { return one > most; });
+    if (longer > 0) {
+      training.cap = most;
+      made.text = described_scenario(training, summed_up(lengths, training));
+      made.scenario = parsed(made.text, out);
+      made.remarks.push_back(
+          fmt::format("{} of {} samples are longer than the {} tokens that {} takes: they are cut "
+                      "(data.lengths.cap)",
+                      longer,
+                      lengths.size(),
+                      most,
+                      made.scenario.model.name));
+    }
+  }
+  if (const std::string reason = refusal_of(made.scenario); !reason.empty()) {
+    DescribedTraining other = here;
+    other.cap = training.cap;
+    refuse(reason, better_profile(other, summed_up(lengths, other)));
+  }
+  if (const std::string fuller = fuller_node(here, made.scenario); !fuller.empty()) {
+    made.remarks.push_back(fuller);
+  }
+  return made;
+}
+
 Answer ask_init(const Request& request, const InitOptions& options) {
   if (fs::exists(options.out)) {
     request.fail(fmt::format("{} is there already; give --out another name", options.out));
   }
   std::vector<std::string> assumed;
-  DescribedTraining training = described(request, options, assumed);
-  double mean = static_cast<double>(training.length);
-  if (!training.lengths.empty()) {
-    LengthSource source;
-    source.kind = LengthSource::Kind::File;
-    source.file = training.lengths;
-    const std::vector<std::int64_t> lengths = generate_lengths(source, 0);
-    mean = sum_of(lengths, [](const std::int64_t one) { return static_cast<double>(one); }) /
-           static_cast<double>(lengths.size());
-  }
-  take_from_profile(read_profile(training.profile), training);
-  for (std::string* path : {&training.model, &training.profile, &training.lengths}) {
-    *path = beside(*path, options.out);
-  }
-  const std::string text = described_scenario(training, mean);
-  const Scenario scenario =
-      parse_scenario(text, options.out);  // It can be read before it is there.
+  const Described made = tried(described(request, options, assumed), options.out);
+  const auto& [text, scenario, remarks] = made;
   write_text_atomically(options.out, text);
   Answer answer;
   if (scenario.model.family == ModelFamily::Transformers) {
@@ -259,9 +322,15 @@ Answer ask_init(const Request& request, const InitOptions& options) {
   answer.text = [taken,
                  file = shell_word(options.out),
                  policies = scenario.policies.size(),
+                 placed = placed_gpus(scenario),
+                 told = remarks,
                  option = policy_option(scenario)](const Screen&) {
+    std::string notes;
+    for (const std::string& remark : told) {
+      notes += "note: " + remark + "\n";
+    }
     return fmt::format(
-        "wrote {0}, with {1} policies\n{3}"
+        "wrote {0}, with {1} policies, for {4}\n{3}{5}"
         "next: stepsim compare {0} --epochs 1   (which batches, and how long an epoch takes)\n"
         "      stepsim sweep {0}{2} --over parallel=ddp,zero1,fsdp2   (what fits, and what is "
         "fastest)\n"
@@ -269,9 +338,11 @@ Answer ask_init(const Request& request, const InitOptions& options) {
         file,
         policies,
         option,
-        taken);
+        taken,
+        placed,
+        notes);
   };
-  answer.json = [text, file = options.out] { return Json{{"file", file}, {"toml", text}}; };
+  answer.json = [text = text, file = options.out] { return Json{{"file", file}, {"toml", text}}; };
   return answer;
 }
 
@@ -290,7 +361,7 @@ Question init_question() {
           option("lengths", &Q::lengths, "FILE: tokens of each sample, one a line"),
           option("length", &Q::length, "TOKENS: of every sample, where there is no file").from(1),
           option("batch-size", &Q::batch_size, "SAMPLES: of a rank").from(1),
-          option("parallel", &Q::parallel, "KIND: ddp, fsdp2, hsdp, zero1 …"),
+          option("parallel", &Q::parallel, "KIND: ddp, zero1, zero2, fsdp2, hsdp, fsdp1 or zero"),
           option("out", &Q::out, "FILE: of the scenario").written(),
           option("json", &Outputs::json, "FILE or -: write what was made as JSON").written(),
           option("quiet,q", &Outputs::quiet, "suppress terminal output")},

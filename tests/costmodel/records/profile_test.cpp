@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/compute/op_cost.h"
+#include "costmodel/io/json_file.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/records/profile_cost_model.h"
 #include "tests/approx.h"
@@ -564,6 +565,27 @@ TEST_CASE("beyond the allowed factor of its range a cost is refused") {
         "profile lab: gemm forward (n=144, k=48, f32) was measured for tokens from 64 to 128; this "
         "is 4.03 times beyond, and more than 4 times is refused: measure larger batches");
   CHECK(ProfileCostModel(profile, 5).op(op, more).extrapolation == Approx(516.0 / 128));
+}
+
+TEST_CASE("a refusal of a size says what can be done about it") {
+  Profile profile = read_profile(written("small.json", kSmall));
+  const auto refused = [&](const Op& op, std::int64_t tokens) {
+    const std::string message = error_of([&] {
+      (void)ProfileCostModel(profile).op(op, BatchShape{4, tokens / 4, tokens, 0});
+    });
+    return message.substr(message.find("is refused: "));
+  };
+  const Op optimizer = elements_op(OpClass::Optimizer, 1'000'000'000, Dtype::F32);
+  CHECK(refused(small_gemm(), 516) == "is refused: measure larger batches");
+  // No batch makes the model smaller.
+  CHECK(refused(optimizer, 64) ==
+        "is refused: they are the model's own, so measure a model as large with: python3 -m "
+        "stepsim.torch.measure …, or take a profile of one");
+  profile.provenance = JsonValue(Json{{"method", "composed from published figures"}});
+  CHECK(refused(small_gemm(), 516)
+            .starts_with("is refused: these are no measurements but published figures; take "
+                         "smaller batches, or "));
+  CHECK(refused(optimizer, 64).find("take a smaller model, or") != std::string::npos);
 }
 
 TEST_CASE("an all-reduce is read off its table, and on from it with the last slope") {

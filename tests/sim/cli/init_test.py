@@ -3,6 +3,7 @@
 usage: init_test.py PATH_OF_STEPSIM
 """
 
+import json
 import os
 import pathlib
 import pty
@@ -25,7 +26,7 @@ def test_init_writes_a_scenario_that_the_other_commands_take():
         common = ["--gpus", "4", "--profile", "h100_8x_published", "--out", file]
         text = run("init", "--model", "bert-base", "--lengths", str(lengths), *common).stdout
         assumed = "assumed: --batch-size 8\n"
-        assert text.startswith(f"wrote {file}, with 3 policies\n{assumed}next: stepsim compare "), text
+        assert text.startswith(f"wrote {file}, with 3 policies, for 4 GPUs of one node\n{assumed}next: stepsim compare "), text
         toml = pathlib.Path(file).read_text(encoding="utf-8")
         content = tomllib.loads(toml)
         assert content["cluster"]["ranks"] == 4, content
@@ -59,6 +60,88 @@ def test_init_writes_a_scenario_that_the_other_commands_take():
         text = run("compare", dotted).stdout
         assert "\nNothing to gain here: all policies are as fast (fixed: " in text, text
         assert placed["cluster"]["placement"] == "2x8" and placed["parallel"] == {"kind": "fsdp2"}, placed
+
+
+def init(folder, *options, status=0):
+    """What stepsim init says, and the scenario that it wrote or did not."""
+    file = pathlib.Path(folder, "made.toml")
+    file.unlink(missing_ok=True)
+    result = run("init", *options, "--out", str(file), status=status)
+    assert file.exists() == (status == 0), options
+    return result.stdout + result.stderr, file
+
+
+def test_init_writes_nothing_that_its_next_command_refuses():
+    with tempfile.TemporaryDirectory() as folder:
+        for options, words in (
+            ("--model llama3-8b --gpus 2x8 --profile h100_8x_published --length 4096",
+             ("no all_reduce of 16 ranks on 2 nodes", "--profile h100_2x8_published\n")),
+            ("--model llama3-8b --gpus 4x8 --profile h100_2x8_published --length 4096",
+             ("no all_reduce of 32 ranks on 4 nodes", "write a scenario with --gpus 8, then cluster.placement = \"4x8\"")),
+            ("--model gpt2-small --gpus 4 --profile cpu_epyc_2core_4ranks --length 128",
+             ("they are the model's own, so measure a model as large", "h100_8x_published\n")),
+            ("--model gpt2-small --gpus 8 --profile h100_8x_published --length 4096",
+             ("stepsim init: error: data.lengths.constant: samples of up to 4096 tokens", "takes 1024")),
+            ("--model llama3-8b --gpus 8 --profile h100_8x_published --length 64 --parallel fsdp",
+             ("--parallel fsdp: error: unknown sharding 'fsdp'; write \"fsdp2\"",
+              "known: ddp, zero1, zero2, fsdp2, hsdp, fsdp1, zero\n")),
+            ("--model llama3-8b --gpus 8 --profile h100_8x_published --length 64 --parallel hsdp",
+             ("there is one node: that is fsdp2",)),
+        ):
+            said, _ = init(folder, *options.split(), status=2)
+            assert all(word in said for word in words) and ".toml:" not in said, (options, said)
+            assert "measure larger batches" not in said, said
+
+
+def test_every_sharding_of_the_help_is_written_as_compare_reads_it():
+    with tempfile.TemporaryDirectory() as folder:
+        common = "--model llama3.2-1b --gpus 8 --profile h100_8x_published --length 64".split()
+        for name, parallel, ddp in (("ddp", None, None), ("zero1", None, {"zero_stage": 1}),
+                                    ("zero2", {"kind": "fsdp2", "reshard_after_forward": "false"}, None),
+                                    ("fsdp2", {"kind": "fsdp2"}, None), ("zero", {"kind": "zero"}, None),
+                                    ("zero3", {"kind": "zero3"}, None)):
+            _, file = init(folder, *common, "--parallel", name)
+            content = tomllib.loads(file.read_text(encoding="utf-8"))
+            assert (content.get("parallel"), content.get("ddp")) == (parallel, ddp), (name, content)
+            assert "llama3.2-1b" in run("compare", str(file)).stdout
+
+
+def test_init_says_what_it_made_of_long_samples_and_full_nodes():
+    with tempfile.TemporaryDirectory() as folder:
+        lengths = pathlib.Path(folder, "lengths.txt")
+        lengths.write_text("\n".join(["100"] * 40 + ["5000"] * 10), encoding="utf-8")
+        said, file = init(folder, *"--model gpt2-small --gpus 8 --profile h100_8x_published --batch-size 1".split(),
+                          "--lengths", str(lengths))
+        assert "note: 10 of 50 samples are longer than the 1024 tokens that gpt2-small takes: they are cut" in said, said
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        assert content["data"]["lengths"] == {"file": "lengths.txt", "cap": 1024}, content
+        # The mean is that of the cut ones, and no budget is below the longest.
+        assert content["policy"][2]["max_tokens"] == 1024, content
+        run("compare", str(file))
+        common = "--model llama3-8b --profile h100_8x_published --length 4096 --gpus".split()
+        said, _ = init(folder, *common, "16")
+        assert "for 16 GPUs of one node\n" in said, said
+        assert "On nodes of 8: --gpus 2x8, of which h100_2x8_published has the all-reduce\n" in said, said
+        said, _ = init(folder, *common, "8")
+        assert "note:" not in said, said
+
+
+def test_a_preset_of_16_bit_says_so_and_what_is_usual():
+    with tempfile.TemporaryDirectory() as folder:
+        common = "--gpus 8 --profile h100_8x_published --length 64 --parallel fsdp2 --model".split()
+        _, file = init(folder, *common, "llama3.2-1b")
+        toml = file.read_text(encoding="utf-8")
+        assert "# This preset has all in bf16: weights, gradients and AdamW's two moments" in toml, toml
+        for line in ('parameter_dtype = "f32"', 'param_dtype = "bf16"', 'reduce_dtype = "f32"'):
+            assert f"\n# {line}" in toml, toml
+            toml = toml.replace(f"\n# {line}", f"\n{line}")
+        usual = pathlib.Path(folder, "usual.toml")
+        usual.write_text(toml, encoding="utf-8")
+        memory = [json.loads(run("run", str(one), "--json", "-").stdout)["memory_parts"] for one in (file, usual)]
+        states = [parts["mib"]["optimizer"] for parts in memory]
+        assert abs(states[1] / states[0] - 2) < 0.01, memory
+        _, file = init(folder, *common, "gpt2-small")
+        assert "bf16:" not in file.read_text(encoding="utf-8")
 
 
 def at_terminal(folder, answers):

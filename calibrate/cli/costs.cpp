@@ -98,7 +98,7 @@ std::string group_notes(const std::vector<CostFileGroup>& groups) {
       if (shape && shape == stride_and_size(groups[j].ranks)) {
         text += fmt::format(
             "note: groups {} and {} have the same size and stride. PyTorch takes neither for a "
-            "third such\ngroup; give only one of them if their costs are the same\n",
+            "third such group; give only one of them if their costs are the same\n",
             group_name(groups[j]),
             group_name(groups[i]));
       }
@@ -192,8 +192,7 @@ std::string costs_text(const CostFile& file,
   if (!flat) {
     text +=
         "note: PyTorch takes messages below the smallest output in proportion to their bytes, "
-        "which "
-        "is\ntoo cheap; measure down to 1 KiB\n";
+        "which is too cheap; measure down to 1 KiB\n";
   }
   return text + fmt::format(
                     "\nnext: with torch._inductor.config.aten_distributed_optimizations as o:\n"

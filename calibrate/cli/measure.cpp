@@ -49,7 +49,7 @@ std::string plan_text(const MeasurePlan& plan, double estimate, bool resumed) {
                         plan.box.max_samples,
                         plan.box.max_tokens);
   std::string text = fmt::format(
-      "{}{} on {} rank{} ({}): {}{} sizes of collectives,\nup to {} passes; about {:.0f} s{}\n",
+      "{}{} on {} rank{} ({}): {}{} sizes of collectives, up to {} passes; about {:.0f} s{}\n",
       resumed ? "going on with " : "measuring ",
       plan.model.name,
       plan.ranks,

@@ -30,6 +30,18 @@ bool is_command(std::string_view line) {
   return line.starts_with("next: ") || line.starts_with("Next: ") || line.starts_with("run them: ");
 }
 
+/// Whether it is to be copied below a line that says so: a command, or code, which is indented by
+/// four blanks.
+bool is_copied(std::string_view line) {
+  constexpr std::size_t kCode = 4;
+  const std::size_t first = line.find_first_not_of(' ');
+  if (first == 0 || first == std::string_view::npos) {
+    return false;
+  }
+  const std::string_view words = line.substr(first);
+  return first == kCode || words.starts_with("stepsim ") || words.starts_with("stepcal ");
+}
+
 /// Returns where the sentence of a line begins: after the last pair of blanks.
 std::size_t start_of_sentence(const std::string& line) {
   const std::size_t blanks = line.rfind("  ");
@@ -83,7 +95,8 @@ std::string shown(const std::string& text, const Screen& screen) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, end - at);
-    const bool whole = !screen.is_terminal() || display_width(line) <= columns || is_command(line);
+    const bool whole = !screen.is_terminal() || display_width(line) <= columns ||
+                       is_command(line) || is_copied(line);
     result += labelled(whole ? line : broken(line, columns), screen);
     result += end < text.size() ? "\n" : "";
     at = end + 1;

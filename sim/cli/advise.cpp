@@ -64,9 +64,12 @@ std::string next_steps(const AdviceQuestion& question,
     text += "    " + line + "\n";
   }
   text += fmt::format(
-      "then record as before, Recorder(\"after\", policy={}, model=ddp, loader=loader), and ask\n"
+      "then record as before,\n"
+      "    Recorder(\"after\", policy={}, model={}, loader=loader)\n"
+      "and ask\n"
       "      stepsim diff {}{} {}after.jsonl   (did it become faster?)\n",
       Json(policy).dump(),
+      scenario.parallel == parallelisms().front() ? "ddp" : "model",
       question.records.size() > 1 ? "--before " : "",
       fmt::join(mapped(question.records, shell_word), " "),
       question.records.size() > 1 ? "--after " : "");

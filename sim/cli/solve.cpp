@@ -66,7 +66,7 @@ std::string doubt_text(const Solution& solution) {
   return solution.found && change < kSmallestGain
              ? fmt::format(
                    "\nnote: nothing to learn here: the whole range changes the step by {:.1f} %, "
-                   "and two runs\nof one setting differ by more. Any value of it would do\n",
+                   "and two runs of one setting differ by more. Any value of it would do\n",
                    change * 100)
              : "";
 }

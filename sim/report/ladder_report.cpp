@@ -253,7 +253,7 @@ std::string ladder_text(const Scenario& scenario,
                         const Screen& screen) {
   std::string text = fmt::format(
       "{}: {} ranks; a shape is {}, and a new one costs a rank {}\n"
-      "One epoch from a cold start: each rank pays for each shape that it meets first, and a step\n"
+      "One epoch from a cold start: each rank pays for each shape that it meets first, and a step "
       "waits for the rank with most new ones. Later epochs meet few new shapes.\n",
       scenario.name,
       scenario.ranks,

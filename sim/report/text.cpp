@@ -11,6 +11,7 @@
 #include "costmodel/model/memory.h"
 #include "costmodel/terminal/table.h"
 #include "costmodel/terminal/wrap.h"
+#include "sim/batching/lengths.h"
 #include "sim/report/notes.h"
 #include "sim/report/number_text.h"
 #include "sim/report/prediction_columns.h"
@@ -74,9 +75,34 @@ std::string needs_text(const std::string& policy, const std::vector<std::string>
   return text;
 }
 
+/// What the row of a policy that plays a part of the data is of; empty for others.
+std::string played_text(const Scenario& scenario, const Prediction& prediction) {
+  const TrainingEffects& effects = *prediction.training;
+  const bool is_file = scenario.lengths.kind == LengthSource::Kind::File;
+  if (find_policy(scenario, prediction.policy).played() == nullptr || effects.samples == 0) {
+    return "";
+  }
+  const std::int64_t samples =
+      is_file ? std::ssize(generate_lengths(scenario.lengths, 0)) : scenario.samples;
+  if (effects.samples >= samples) {
+    return "";
+  }
+  const double share = static_cast<double>(effects.samples) / static_cast<double>(samples);
+  return fmt::format(
+      "{}: the {} steps of its file, with {} of the {} samples; {:.0f} of such steps are an "
+      "epoch\n",
+      prediction.policy,
+      effects.most_steps,
+      effects.samples,
+      samples,
+      static_cast<double>(effects.most_steps) / share);
+}
+
 /// What the policies do to training, beside their speed; empty when that was not asked for. Columns
 /// about parts of samples are there where a policy cuts samples.
-std::string training_text(const std::vector<const Prediction*>& ranked, const Screen& screen) {
+std::string training_text(const Scenario& scenario,
+                          const std::vector<const Prediction*>& ranked,
+                          const Screen& screen) {
   const bool targets = std::ranges::any_of(ranked, [](const Prediction* prediction) {
     return prediction->training && prediction->training->target_padding_ratio();
   });
@@ -100,12 +126,14 @@ std::string training_text(const std::vector<const Prediction*>& ranked, const Sc
   }
   Table table(header);
   bool any = false;
+  std::string played;
   for (const Prediction* prediction : ranked) {
     if (!prediction->training) {
       continue;
     }
     any = true;
     const TrainingEffects& effects = *prediction->training;
+    played += played_text(scenario, *prediction);
     const bool equal = effects.fewest_steps == effects.most_steps;
     std::vector<std::string> row = {
         prediction->policy,
@@ -139,9 +167,9 @@ std::string training_text(const std::vector<const Prediction*>& ranked, const Sc
   if (!any) {
     return "";
   }
-  return "\none epoch of training (skew: the largest rank over the mean; order change: distance\n"
+  return "\none epoch of training (skew: the largest rank over the mean; order change: distance "
          "from the sampler's order, as a share of the epoch)\n\n" +
-         table.text(screen);
+         table.text(screen) + played;
 }
 
 /// The recommended policy, and those that are no choice.
@@ -269,7 +297,7 @@ std::string communication_text(const PredictionSummary& s) {
       beside > kShown * s.step_time_ms.mean) {
     text += fmt::format(
         "                   {:.3f} ms more exposed: copies around collectives, and hosts that "
-        "start\n                   them late; {:.3f} ms exposed in all\n",
+        "start them late; {:.3f} ms exposed in all\n",
         beside,
         s.exposed_transfer_ms());
   }
@@ -407,8 +435,9 @@ std::string compare_text(const Scenario& scenario,
     text += same_hour_text(*best);
     text += needs_text(best->policy, training_needs(scenario, *best));
   }
-  return text + training_text(ranked, screen) + training + shape_text(predictions, screen) +
-         varlen_section(ranked, screen) + warnings_text(predictions);
+  return text + training_text(scenario, ranked, screen) + training +
+         shape_text(predictions, screen) + varlen_section(ranked, screen) +
+         warnings_text(predictions);
 }
 
 }  // namespace stepsim

@@ -89,17 +89,30 @@ void write_lengths(const AdviceQuestion& question, const StarterScenario& starte
   }
 }
 
-RecordedSteps recorded_steps(const RunRecord& record, int warmup_steps) {
-  const std::vector<double> times = join_live_runs({&record}, warmup_steps).step_ms;
-  RecordedSteps steps{mean(times), quantile(times, 0.5), {}};
+/// The steps of all records of the first one's policy, which the fit is of, too.
+RecordedSteps recorded_steps(const std::vector<RecordFile>& records, int least_warmup_steps) {
+  RecordedSteps steps;
+  std::vector<double> all;
   double processor = 0;
   double wall = 0;
-  for (const StepRecord& row : record.steps) {
-    if (row.step >= warmup_steps && row.backward_cpu_ms > 0) {
-      processor += row.forward_cpu_ms + row.backward_cpu_ms;
-      wall += row.forward_ms + row.backward_ms;
+  for (const auto& [file, record] : records) {
+    const int warmup_steps = std::max(least_warmup_steps, record.warmup_steps);
+    const std::vector<double> times = join_live_runs({&record}, warmup_steps).step_ms;
+    const bool counts = record.policy == records.front().record.policy;
+    steps.files.push_back({file, mean(times), counts});
+    if (!counts) {
+      continue;
+    }
+    all.insert(all.end(), times.begin(), times.end());
+    for (const StepRecord& row : record.steps) {
+      if (row.step >= warmup_steps && row.backward_cpu_ms > 0) {
+        processor += row.forward_cpu_ms + row.backward_cpu_ms;
+        wall += row.forward_ms + row.backward_ms;
+      }
     }
   }
+  steps.mean_ms = mean(all);
+  steps.median_ms = quantile(all, 0.5);
   if (wall > 0) {
     steps.processor_share = processor / wall;
   }
@@ -277,8 +290,7 @@ AdviceCase advice_case(const AdviceQuestion& question, const FitRecords& fit) {
   const bool is_known =
       std::ranges::find(policies, starter.now, &BatchingPolicy::name) != policies.end();
   training.known.recorded = is_known ? starter.now : policies.front().name();
-  training.known.steps =
-      recorded_steps(first, std::max(training.scenario.warmup_steps, first.warmup_steps));
+  training.known.steps = recorded_steps(records, training.scenario.warmup_steps);
   training.known.stalls = training.profile.noise.stalls;
   training.known.crowded = training.profile.noise.crowded;
   training.known.price_per_hour = question.price_per_hour;
@@ -324,10 +336,10 @@ EpochTime epoch_time(const Advice& advice, const Prediction& prediction) {
   EpochTime time;
   const PredictionSummary& summary = prediction.summary;
   if (summary.useful_tokens_per_step > 0) {
-    time.steps = advice.epochs * static_cast<double>(advice.samples) * advice.mean_length /
-                 summary.useful_tokens_per_step;
+    const double samples = advice.epochs * static_cast<double>(advice.samples);
+    time.steps = samples / summary.mean_samples_per_step();
+    time.hours = samples * advice.mean_length / summary.useful_tokens_per_s() / kSecondsOfHour;
   }
-  time.hours = time.steps * summary.step_time_ms.mean / 1e3 / kSecondsOfHour;
   return time;
 }
 

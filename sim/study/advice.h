@@ -91,13 +91,21 @@ struct AdviceOption {
   std::optional<double> mfu = {};
 };
 
-/// The steady steps of a record.
+/// The mean of one record's steady steps.
+struct RecordedMean {
+  std::string file;
+  double mean_ms = 0;
+  bool counts = false;  ///< It is of the first record's policy.
+};
+
+/// The steady steps of the records of the first one's policy.
 struct RecordedSteps {
   double mean_ms = 0;
   double median_ms = 0;
   /// The computing thread had a processor in this share of the time of forward and backward;
   /// absent where the record does not say.
   std::optional<double> processor_share;
+  std::vector<RecordedMean> files = {};  ///< [record]
 };
 
 /// What `stepsim advise` found out about a training.
@@ -160,8 +168,8 @@ struct EpochTime {
   double hours = 0;
 };
 
-/// The steps and the time that the useful tokens of the whole data set take, by the tokens of the
-/// predicted steps: policies compare by it as by useful tokens per second.
+/// The steps that the samples of the whole data set take, and the time that its useful tokens
+/// take: policies compare by it as by useful tokens per second.
 [[nodiscard]] EpochTime epoch_time(const Advice& advice, const Prediction& prediction);
 
 /// The prediction of what runs now.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/parse_units.h"
@@ -42,6 +43,21 @@ bool has_units(const Scenario& scenario) {
   return scenario.parallel != parallelisms().front();
 }
 
+/// "; recorded 139 ms", of several records with those of each.
+std::string recorded_text(const RecordedSteps& steps) {
+  const std::string mean = fmt::format("; recorded {} ms", step_ms_text(steps.mean_ms));
+  if (steps.files.size() < 2) {
+    return mean;
+  }
+  const auto of_file = [](const RecordedMean& one) {
+    return fmt::format("{} ms in {}{}",
+                       step_ms_text(one.mean_ms),
+                       one.file,
+                       one.counts ? "" : ", of another policy");
+  };
+  return fmt::format("{} in the mean: {}", mean, fmt::join(mapped(steps.files, of_file), ", "));
+}
+
 std::string step_line(const Scenario& scenario, const Advice& advice) {
   const Prediction& now = current_of(advice);
   const PredictionSummary& summary = now.summary;
@@ -64,7 +80,7 @@ std::string step_line(const Scenario& scenario, const Advice& advice) {
     most = counts && (most == nullptr || saving.saves_ms > most->saves_ms) ? &saving : most;
   }
   return fmt::format(
-      "{} ms with {} (90 % interval {} to {}{}; recorded {} ms): {}; {} of the tokens are "
+      "{} ms with {} (90 % interval {} to {}{}{}): {}; {} of the tokens are "
       "padding{}",
       step_ms_text(step),
       now.policy,
@@ -75,7 +91,7 @@ std::string step_line(const Scenario& scenario, const Advice& advice) {
                         step_ms_text(summary.step_time_ms.same_hour_low90),
                         step_ms_text(summary.step_time_ms.same_hour_high90))
           : "",
-      step_ms_text(advice.steps.mean_ms),
+      recorded_text(advice.steps),
       parts,
       percent(summary.padding_ratio()),
       most != nullptr ? fmt::format("; {:.0f} % less if {}",
@@ -295,6 +311,29 @@ std::string sharding_line(const Scenario& scenario, const Advice& advice) {
           : "");
 }
 
+/// How many samples a step has and an epoch's steps, where they are not those of now: "38 samples a
+/// step in place of 16, …; ".
+std::string samples_change(const Advice& advice, const Prediction& best) {
+  constexpr double kWorthSaying = 0.05;
+  const Prediction& now = current_of(advice);
+  const double samples = best.summary.mean_samples_per_step();
+  const double before = now.summary.mean_samples_per_step();
+  if (!(before > 0) || std::abs(samples / before - 1) <= kWorthSaying) {
+    return "";
+  }
+  const auto shown = [&](double value) {
+    const double least = std::min(samples, before);
+    return least < 10 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+  };
+  return fmt::format(
+      "{} samples a step in place of {}, so {:.0f} optimizer steps an epoch in place of {:.0f}: "
+      "learning rate and schedule need a look; ",
+      shown(samples),
+      shown(before),
+      epoch_time(advice, best).steps / advice.epochs,
+      epoch_time(advice, now).steps / advice.epochs);
+}
+
 std::string change_line(const Scenario& scenario, const Advice& advice) {
   const Prediction& best = best_of(scenario, advice);
   if (!best.training) {
@@ -305,8 +344,9 @@ std::string change_line(const Scenario& scenario, const Advice& advice) {
     return fmt::format("nothing of the batches, which are those of now; {} batch shapes",
                        effects.distinct_shapes);
   }
-  std::string text = fmt::format("samples move by {:.0f} % of an epoch from random order",
-                                 effects.displacement * 100);
+  std::string text = samples_change(advice, best);
+  text += fmt::format("samples move by {:.0f} % of an epoch from random order",
+                      effects.displacement * 100);
   text += effects.lost_samples == 0
               ? ", none is lost"
               : fmt::format(", {} of {} are lost", effects.lost_samples, effects.samples);

@@ -1,9 +1,15 @@
 #include "sim/report/advice/sampler_code.h"
 
-#include <fmt/core.h>
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/io/json_file.h"
+#include "costmodel/terminal/wrap.h"
 
 namespace stepsim {
 
@@ -62,35 +68,51 @@ bool is_plain(const BatchingPolicy& policy) {
          !policy.lengths();
 }
 
-std::string sampler_call(const BatchingPolicy& policy,
-                         std::uint64_t seed,
-                         const std::string& scenario_file) {
-  if (!is_plain(policy)) {
-    return fmt::format("stepsim.torch.BatchSampler.from_scenario({}, {}, lengths)",
-                       quoted(scenario_file),
-                       quoted(policy.name()));
+/// A call in lines of a screen's width, which break between arguments.
+std::vector<std::string> called(const std::string& function,
+                                const std::vector<std::string>& arguments) {
+  constexpr std::size_t kColumns = 76;  // Reports indent code by four.
+  constexpr std::size_t kIndent = 4;
+  std::string whole = fmt::format("{}({})", function, fmt::join(arguments, ", "));
+  if (whole.size() <= kColumns) {
+    return {std::move(whole)};
   }
-  std::string call =
-      fmt::format("stepsim.torch.BatchSampler(lengths, {}", quoted(policy.kind().name));
+  std::vector<std::string> lines = {function + "("};
+  for (const std::string& line : wrapped_list(arguments, kColumns - kIndent - 1)) {
+    lines.push_back(std::string(kIndent, ' ') + line);
+  }
+  lines.back() += ")";
+  return lines;
+}
+
+std::vector<std::string> sampler_call(const BatchingPolicy& policy,
+                                      std::uint64_t seed,
+                                      const std::string& scenario_file) {
+  if (!is_plain(policy)) {
+    return called("sampler = stepsim.torch.BatchSampler.from_scenario",
+                  {quoted(scenario_file), quoted(policy.name()), "lengths"});
+  }
+  std::vector<std::string> arguments = {"lengths", quoted(policy.kind().name)};
   for (const PolicyParameter& parameter : policy.kind().parameters) {
     if (const std::string value = python_value(parameter, policy.parameters()); !value.empty()) {
-      call += fmt::format(", {}={}", parameter.name, value);
+      arguments.push_back(fmt::format("{}={}", parameter.name, value));
     }
   }
   switch (policy.weighting()) {
     case LossWeighting::Sample:
-      call += ", weighting=\"sample\"";
+      arguments.emplace_back("weighting=\"sample\"");
       break;
     case LossWeighting::Token:
-      call += ", weighting=\"token\"";
+      arguments.emplace_back("weighting=\"token\"");
       break;
     case LossWeighting::None:
       break;
   }
   if (seed != 0) {
-    call += fmt::format(", seed={}", seed);  // The batches are then those of stepsim plan.
+    arguments.push_back(
+        fmt::format("seed={}", seed));  // The batches are then those of stepsim plan.
   }
-  return call + ")";
+  return called("sampler = stepsim.torch.BatchSampler", arguments);
 }
 
 }  // namespace
@@ -101,13 +123,12 @@ std::vector<std::string> sampler_code(const BatchingPolicy& policy,
   if (policy.played() != nullptr) {
     return {};
   }
-  std::vector<std::string> lines = {
-      "import stepsim.torch",
-      "sampler = " + sampler_call(policy, seed, scenario_file),
-      "loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collate)"};
+  std::vector<std::string> lines = {"import stepsim.torch"};
+  std::ranges::move(sampler_call(policy, seed, scenario_file), std::back_inserter(lines));
+  lines.emplace_back("loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collate)");
   if (policy.weighting() != LossWeighting::None) {
-    lines.emplace_back(
-        "loss = loss * step.loss_scale  # in: for batch, step in sampler.steps(loader)");
+    lines.emplace_back("# In the loop, for batch, step in sampler.steps(loader):");
+    lines.emplace_back("loss = loss * step.loss_scale");
   }
   return lines;
 }

@@ -38,6 +38,17 @@ TEST_CASE("a command to copy stays on its line") {
   CHECK(shown(command, terminal(40)) == command);
 }
 
+TEST_CASE("what is to be copied stays on its line, too") {
+  for (const std::string copied :
+       {"    loss = loss * step.loss_scale  # in: for batch, step in it\n",
+        "      stepsim diff run.jsonl after.jsonl   (did it become so?)\n",
+        "  stepcal fit samples.jsonl --out mine.json   (a profile)\n"}) {
+    CHECK(shown(copied, terminal(40)) == copied);
+  }
+  CHECK(shown("      what is indented by more than that is no code\n", terminal(40)) ==
+        "      what is indented by more than\n        that is no code\n");
+}
+
 TEST_CASE("labels have colours where a screen has them") {
   CHECK(shown("warning: x\n", terminal(80, true)) == "\x1b[33mwarning:\x1b[0m x\n");
   CHECK(shown("next: stepsim run\n", terminal(80, true)) == "next: \x1b[36mstepsim run\x1b[0m\n");

@@ -337,6 +337,77 @@ def test_the_answer_has_the_policy_as_python_to_paste(folder):
     assert names["sampler"].arguments == ("advice/scenario.toml", "planner", "all"), names["sampler"].arguments
 
 
+@in_folder_of_ranks
+def test_code_to_paste_fits_the_screen_and_names_the_model_of_the_record(folder):
+    text = stepsim_program.run("advise", *RANKS, "--json", "a.json").stdout
+    python = json.loads((folder / "a.json").read_text(encoding="utf-8"))["python"]
+    assert all(len(line) <= 76 for line in python) and len(python) > 5, python
+    assert all(line.startswith("#") for line in python if "#" in line), python
+    assert '\n    Recorder("after", ' in text and ", model=ddp, loader=loader)\n" in text, text
+    for rank in range(2):
+        rows = [row for row in training() if row["rank"] == rank]
+        sharded = {"kind": "fsdp2", "units": "embed; hidden", "replicas": 1, "shards": 2,
+                   "reshard_after_forward": "default", "param_dtype": "own", "reduce_dtype": "own", "offload": False,
+                   "reshard_by_unit": [None] * 3, "unit_modules": [[""], ["embed"], ["hidden"]]}
+        told = header(parallel=sharded)
+        del told["ddp"]
+        write(folder / f"run.rank{rank}.jsonl", told, rows)
+    text = stepsim_program.run("advise", *RANKS, "--out-dir", "sharded").stdout
+    assert "model=model, loader=loader)\n" in text and "model=ddp" not in text, text
+
+
+@in_folder_of_ranks
+def test_it_says_how_many_optimizer_steps_another_batch_makes_of_an_epoch(folder):
+    text = stepsim_program.run("advise", *RANKS, "--json", "a.json", "--epochs", "3").stdout
+    result = json.loads((folder / "a.json").read_text(encoding="utf-8"))
+    steps = {row["policy"]: row["steps"] / 3 for row in result["epochs"]}
+    best = result["recommendation"]["policy"]
+    assert abs(steps["fixed"] - 5000 / 32) < 1e-6, steps
+    said = re.search(r"it changes:   (\d+) samples a step in place of (\d+), so (\d+) optimizer steps an epoch "
+                     r"in place of (\d+): learning rate and schedule need a look; samples move by", text)
+    assert said, text
+    assert said[2] == "32" and said[4] == "156" and int(said[3]) == round(steps[best]), (said[0], steps)
+    assert abs(int(said[1]) * steps[best] / 5000 - 1) < 0.02, said[0]
+    # As many samples: nothing to say of them.
+    file = folder / "advice/scenario.toml"
+    head, *policies = file.read_text(encoding="utf-8").split("[[policy]]")
+    kept = [one for one in policies if 'name = "fixed"' in one or 'name = "bucketed"' in one]
+    file.write_text("[[policy]]".join([head, *kept]), encoding="utf-8")
+    text = stepsim_program.run("advise", *RANKS).stdout
+    assert "best policy:  bucketed" in text and "it changes:   samples move by" in text, text
+
+
+@in_folder_of_ranks
+def test_an_epoch_has_as_many_steps_whatever_the_lengths_of_the_data(folder):
+    (folder / "lengths.txt").write_text("30\n50\n" * 2500, encoding="utf-8")  # Recorded ones have 64 in the mean.
+    stepsim_program.run("advise", *RANKS, "--json", "a.json", "--lengths", "lengths.txt")
+    epochs = json.loads((folder / "a.json").read_text(encoding="utf-8"))["epochs"]
+    (fixed,) = (row for row in epochs if row["policy"] == "fixed")
+    assert abs(fixed["steps"] - 5000 / 32) < 1e-6, fixed
+    said = stepsim_program.run("compare", "advice/scenario.toml").stdout
+    note = "\nfixed: the 40 steps of its file, with 1280 of the 5000 samples; 156 of such steps are an epoch\n"
+    assert note in said, said
+    assert "order change: distance from the sampler's order, as a share" in said, said
+
+
+def test_records_of_one_training_are_compared_together():
+    rows = training()
+    slower = [{**row, "step_ms": 1.5 * row["step_ms"]} for row in rows]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for file, policy, recorded in (("a", "fixed", rows), ("b", "fixed", slower), ("c", "other", slower)):
+            write(folder / f"{file}.jsonl", header(policy=policy, started_at=f"2026-11-22T1{ord(file) - 97}:00:00Z"),
+                  recorded)
+        mean = recorded_mean(rows)
+        for files, words in (("ab", f"; recorded {1.25 * mean:.0f} ms in the mean: {mean:.0f} ms in {name}/a.jsonl, "
+                                    f"{1.5 * mean:.0f} ms in {name}/b.jsonl)"),
+                             ("ac", f"; recorded {mean:.0f} ms in the mean: {mean:.0f} ms in {name}/a.jsonl, "
+                                    f"{1.5 * mean:.0f} ms in {name}/c.jsonl, of another policy)")):
+            said = stepsim_program.run("advise", *(f"{name}/{file}.jsonl" for file in files), "--out-dir",
+                                       f"{name}/{files}").stdout
+            assert words in said, (words, said)
+
+
 def recorded_mean(rows):
     return sum(row["step_ms"] for row in rows[4:]) / len(rows[4:])
 

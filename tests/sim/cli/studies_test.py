@@ -318,7 +318,7 @@ def test_what_is_exposed_and_what_hides_add_up():
         every, hidden, exposed = map(float, line.groups())
         assert abs(hidden + exposed - every) < 0.002, text
         summary = json.loads(run("run", *shard, "--json", "-").stdout)["predictions"][0]["summary"]
-        more = re.search(r"(\S+) ms more exposed: copies around .*\n.* (\S+) ms exposed in all", text)
+        more = re.search(r"(\S+) ms more exposed: copies around .*; (\S+) ms exposed in all", text)
         assert (more is None) == (late == "0 s"), text
         if more:
             assert abs(exposed + float(more[1]) - summary["exposed_transfer_ms"]) < 0.002, text

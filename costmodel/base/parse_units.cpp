@@ -107,6 +107,10 @@ double parse_bandwidth(std::string_view text) {
       return value * factor;
     }
   }
+  if (unit.empty()) {
+    throw InputError("'{}' has no unit; use a unit such as MB/s, GB/s, GiB/s or Gbit/s",
+                     printable(text));
+  }
   throw InputError("unknown unit '{}'; use a unit such as MB/s, GB/s, GiB/s or Gbit/s",
                    printable(unit));
 }

@@ -284,7 +284,7 @@ class StepTimeReader {
     const double middle = quantile(steps, 0.5);
     if (middle > kLongestStep && step_.column && step_.unit == 1) {
       throw InputError(SourcePlace{table_.path(), 1},
-                       fmt::format("half of the steps take more than {:g} s; if these are "
+                       fmt::format("the median step takes {:g} s; if these are "
                                    "milliseconds, call the column step_ms",
                                    middle));
     }

@@ -92,11 +92,12 @@ std::int64_t parse_length(std::string_view word, const SourcePlace& place) {
 }
 
 void check_count(const std::string& path, std::size_t found, std::size_t count) {
-  if (found == 0 || found < count) {
+  if (found == 0) {
     throw InputError(SourcePlace{path},
-                     "{} lengths, but {} samples are asked for",
-                     found,
-                     std::max<std::size_t>(count, 1));
+                     "holds no lengths; write the tokens of each sample, one number a line");
+  }
+  if (found < count) {
+    throw InputError(SourcePlace{path}, "{} lengths, but {} samples are asked for", found, count);
   }
 }
 

@@ -355,12 +355,14 @@ std::vector<Key> model_keys() {
       described("causal", "attention looks back only", "true for `gpt2`, `llama`, `nanochat`"),
       described("window", "sliding attention window in tokens; 0: unlimited", "0"),
       touching(Stage::Planned,
-               described("dtype", "compute: `f32`, `tf32`, `bf16`, `f16`, `f64`", "`f32`")),
-      touching(
-          Stage::Planned,
-          described(
-              "parameter_dtype", "parameters and gradients, so also what is reduced", "`f32`")),
-      described("attention", "`dense`, `flash`, `varlen`", "`dense`"),
+               described("dtype",
+                         "compute: `f32`, `tf32`, `bf16`, `f16`, `f64`",
+                         "`f32`; a preset has its own")),
+      touching(Stage::Planned,
+               described("parameter_dtype",
+                         "parameters and gradients, so also what is reduced",
+                         "`f32`; a preset has its own")),
+      described("attention", "`dense`, `flash`, `varlen`", "`dense`; a preset has its own"),
       described("kernels",
                 "what `stepcal` runs on a GPU for the ops of the plan: `torch_eager`, as PyTorch "
                 "without `torch.compile`, or `fused`, the fewest kernels",

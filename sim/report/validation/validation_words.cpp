@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/input_error.h"
+#include "costmodel/base/same_file.h"
 #include "costmodel/base/shell_word.h"
+#include "costmodel/records/shipped.h"
 #include "sim/report/number_text.h"
 #include "sim/scenario/stepsim_command.h"
 
@@ -213,17 +215,26 @@ bool is_live_run(const ValidationSources& sources) {
   });
 }
 
+/// Where costs that are measured again go: the profile, or a file here in place of a shipped one.
+std::string recalibrated(const ValidationSources& sources) {
+  const auto shipped = shipped_profiles();
+  const bool is_shipped = std::ranges::any_of(shipped, [&](const std::string& name) {
+    return is_same_file(profile_path(name), sources.profile_path);
+  });
+  return is_shipped ? "mine.json" : path_word(sources.profile_path);
+}
+
 std::string calibrate_command(const ValidationSources& sources) {
   if (is_recorded(sources.profile)) {
     return fmt::format("stepcal import run-record run.jsonl{} --profile {}",
                        was_recorded_without_plan(sources.profile) ? "" : " --plan plan.jsonl",
-                       path_word(sources.profile_path));
+                       recalibrated(sources));
   }
   return fmt::format(
       "stepcal grid plans/*.jsonl --out shapes.json && python3 -m stepsim.torch.measure "
       "shapes.json "
       "--out samples.jsonl && stepcal fit samples.jsonl --out {}",
-      path_word(sources.profile_path));
+      recalibrated(sources));
 }
 
 std::string repeats_command(const ValidationSources& sources, int passes) {
@@ -286,6 +297,11 @@ std::string verdict(const Validation& validation, const ValidationSources& sourc
   if (off.empty()) {
     return text + fmt::format("every mean step is within {} of the measured one", percent(bound));
   }
+  if (first_decided(validation, bound) == nullptr) {  // What certainty() says of.
+    const bool one = std::ranges::all_of(
+        off, [](const PolicyValidation* policy) { return !policy->resolution(); });
+    text += one ? "in this one pass " : "in these live runs ";
+  }
   text += count == 1 ? fmt::format("the mean step is off by more than {}", percent(bound))
                      : fmt::format("the mean step of {} of {} policies is off by more than {}",
                                    off.size(),
@@ -329,8 +345,12 @@ std::string certainty(const Validation& validation, double bound) {
                         percent(validation.regret));
   }
   if (open > 0) {
-    text += fmt::format("; {}the live runs differ too much to tell whether the error is within {}",
+    const auto once = std::ranges::count_if(
+        validation.policies, [](const PolicyValidation& policy) { return !policy.resolution(); });
+    text += fmt::format("; {}{} whether the error is within {}",
                         count > 1 ? fmt::format("of {} of {}, ", open, count) : "",
+                        once == open ? "one pass alone does not tell how it repeats, and so not"
+                                     : "the live runs differ too much to tell",
                         percent(bound));
   }
   return text;

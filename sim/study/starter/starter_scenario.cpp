@@ -89,7 +89,9 @@ RecordedBatches recorded_batches(std::span<const RecordFile> records) {
     }
   }
   if (batches.lengths.empty()) {
-    throw InputError(SourcePlace{records.front().file}, "holds no samples");
+    throw InputError(SourcePlace{records.front().file},
+                     "holds no samples; give the tokens of each one to the recorder: "
+                     "recorder.step(lengths=…)");
   }
   batches.packed = batches.packed && differ;
   for (const StepRecord& step : records.front().record.steps) {

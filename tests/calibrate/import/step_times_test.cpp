@@ -610,7 +610,7 @@ TEST_CASE("tables of step times: bad rows are named") {
         ":4: error: 1, batch 8 takes 1.4 s here and 1 s in line 2: they contradict each other; "
         "time it again, or leave one out");
   CHECK(after_path(table_error("placement,batch,step_s\n1,8,212\n2,8,231\n1+1,8,395\n"))
-            .starts_with(":1: error: half of the steps take more than 231 s; if these are "
+            .starts_with(":1: error: the median step takes 231 s; if these are "
                          "milliseconds, call the column step_ms"));
   CHECK(after_path(table_error("placement,batch,length,length_sd,step_s\n1,8,100,60,1\n"))
             .starts_with(":2:9: error: length_sd: expected 0 to 50"));

@@ -52,7 +52,7 @@ TEST_CASE("bandwidths are bytes per second, by powers of ten or two, or in bits"
   CHECK(parse_bandwidth("12.5 GiB/s") == 12.5 * 1073741824);
   CHECK(parse_bandwidth("400 Gbit/s") == 50e9);
   CHECK(error_of([] { (void)parse_bandwidth("150"); }) ==
-        "unknown unit ''; use a unit such as MB/s, GB/s, GiB/s or Gbit/s");
+        "'150' has no unit; use a unit such as MB/s, GB/s, GiB/s or Gbit/s");
   CHECK(error_of([] { (void)parse_bandwidth("150 GB"); }) ==
         "unknown unit 'GB'; use a unit such as MB/s, GB/s, GiB/s or Gbit/s");
   CHECK(error_of([] { (void)parse_bandwidth("fast"); }) ==

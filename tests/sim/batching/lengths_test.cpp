@@ -238,7 +238,7 @@ TEST_CASE("a damaged file of lengths names line and column") {
   CHECK(error_of(from_file(Kind::File, "12\n7\n"), 3) ==
         "FILE: error: 2 lengths, but 3 samples are asked for");
   CHECK(error_of(from_file(Kind::File, "# none\n"), 0) ==
-        "FILE: error: 0 lengths, but 1 samples are asked for");
+        "FILE: error: holds no lengths; write the tokens of each sample, one number a line");
   LengthSource missing = source(Kind::File);
   missing.file = "/no/such/file";
   CHECK_THROWS_AS((void)generate_lengths(missing, 1), InputError);

@@ -526,6 +526,11 @@ def test_mistakes_are_named():
         blind = folder / "blind.jsonl"
         write(blind, header(), [{k: v for k, v in row.items() if k != "lengths"} for row in rows])
         assert "recorder.step(lengths=" in refusal(folder, blind)
+        unsaid = folder / "unsaid.jsonl"  # What the recorder writes of step() without lengths.
+        nothing = {"samples": 0, "max_length": 0, "useful_tokens": 0, "padded_tokens": 0, "lengths": []}
+        write(unsaid, header(), [{**row, **nothing} for row in rows])
+        assert "unsaid.jsonl: error: holds no samples; give the tokens of each one" in refusal(folder, unsaid)
+        assert "recorder.step(lengths=" in refusal(folder, unsaid)
         whole = folder / "whole.jsonl"
         write(whole, header(), rows)
         own = folder / "out" / "profile.json"

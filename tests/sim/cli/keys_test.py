@@ -54,6 +54,12 @@ def test_every_shipped_scenario_is_one_of_the_schema():
         assert wrong(tomllib.loads(path.read_text(encoding="utf-8")), rules, rules) == "", path
 
 
+def test_a_default_that_a_preset_has_another_of_says_so():
+    for key in ("dtype", "parameter_dtype", "attention"):
+        said = run("keys", f"model.{key}").stdout.splitlines()[0]
+        assert said.startswith(f"model.{key}   (default: ") and said.endswith("; a preset has its own)"), said
+
+
 def test_another_reader_of_schemas_says_the_same():
     try:
         import jsonschema  # pylint: disable=import-outside-toplevel

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/base/utc_time.h"
+#include "costmodel/records/shipped.h"
 #include "sim/report/markdown.h"
 #include "sim/report/validation/validation_markdown.h"
 #include "sim/report/validation/validation_words.h"
@@ -150,6 +151,31 @@ TEST_CASE("a prediction that does not hold names the policy, the part and what t
   CHECK(next_command(off, sources(), 0.1) ==
         "stepcal grid plans/*.jsonl --out shapes.json && python3 -m stepsim.torch.measure "
         "shapes.json --out samples.jsonl && stepcal fit samples.jsonl --out p.json");
+}
+
+TEST_CASE("a verdict and how sure it is do not contradict each other") {
+  const Validation open = one_policy(11.2, 10, 0.04);
+  CHECK(verdict(open, sources(), 0.1).starts_with("in these live runs the mean step is off by "));
+  CHECK(certainty(open, 0.1).find("; the live runs differ too much to tell whether") !=
+        std::string::npos);
+  Validation once = one_policy(18.6, 10, 0.04);
+  once.policies.front().standard_error.reset();
+  CHECK(
+      verdict(once, sources(), 0.1)
+          .starts_with("in this one pass the mean step is off by more than 10.0 %: fixed +86.0 %"));
+  CHECK(certainty(once, 0.1).find("differ too much") == std::string::npos);
+  CHECK(certainty(once, 0.1).find("; one pass alone does not tell how it repeats, and so not "
+                                  "whether the error is within 10.0 %") != std::string::npos);
+}
+
+TEST_CASE("costs that are measured again take the place of no shipped profile") {
+  const Validation off = one_policy(12, 10, 0.01);
+  ValidationSources from = sources();
+  from.profile_path = profile_path("cpu_epyc_2core_2ranks");
+  CHECK(from.profile_path.ends_with("scenarios/profiles/cpu_epyc_2core_2ranks.json"));
+  CHECK(next_command(off, from, 0.1).ends_with("stepcal fit samples.jsonl --out mine.json"));
+  *from.profile.provenance = {{"recorded", 3}};
+  CHECK(next_command(off, from, 0.1).ends_with("--plan plan.jsonl --profile mine.json"));
 }
 
 TEST_CASE("live runs that cannot tell the side of the bound ask for more repeats") {

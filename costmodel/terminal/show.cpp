@@ -92,11 +92,12 @@ std::string shown(const std::string& text, const Screen& screen) {
   }
   const auto columns = static_cast<std::size_t>(screen.columns);
   std::string result;
+  bool copied = false;  // So are the lines that a command goes on in.
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, end - at);
-    const bool whole = !screen.is_terminal() || display_width(line) <= columns ||
-                       is_command(line) || is_copied(line);
+    copied = is_command(line) || is_copied(line) || (copied && line.starts_with(' '));
+    const bool whole = !screen.is_terminal() || display_width(line) <= columns || copied;
     result += labelled(whole ? line : broken(line, columns), screen);
     result += end < text.size() ? "\n" : "";
     at = end + 1;

@@ -45,6 +45,12 @@ TEST_CASE("what is to be copied stays on its line, too") {
         "  stepcal fit samples.jsonl --out mine.json   (a profile)\n"}) {
     CHECK(shown(copied, terminal(40)) == copied);
   }
+  const std::string loop =
+      "next: stepsim plan a.toml\n  for i in 1 2 3; do stepsim validate a.toml --live $i; done\n";
+  CHECK(shown(loop, terminal(40)) == loop);
+  CHECK(shown("next: stepsim run a.toml\n" + kLong, terminal(40)) ==
+        "next: stepsim run a.toml\nwarning: of all the sizes that there\n"
+        "  are, the profile measured none");
   CHECK(shown("      what is indented by more than that is no code\n", terminal(40)) ==
         "      what is indented by more than\n        that is no code\n");
 }

@@ -17,7 +17,7 @@ struct StepTimeRow {
   std::int64_t micro_batches = 1;
   std::int64_t length = 1;  ///< Tokens that every sample is padded to; 1 where nothing says.
   /// Standard deviation of `length` among the batches of a step, in tokens: each rank pads to the
-  /// longest of its own samples. 0: all ranks have equal work.
+  /// longest of its own samples. 0: all ranks have equal work. Micro-batches are independent.
   double length_sd = 0;
   double step_s = 0;  ///< The mean step of a rank.
   /// Exposed communication: from the end of the backward until the last all-reduce is done.

@@ -18,7 +18,32 @@
 namespace stepsim {
 namespace {
 
+/// The expected largest of `count` standard normal numbers, by quadrature over the distribution of
+/// the maximum.
+double expected_maximum(int count) {
+  constexpr double kReach = 8;
+  constexpr int kIntervals = 400;
+  constexpr double kStep = 2 * kReach / kIntervals;
+  double sum = 0;
+  double before = 0;
+  for (int i = 1; i <= kIntervals; ++i) {
+    const double x = -kReach + i * kStep;
+    const double below = std::pow(0.5 * std::erfc(-x / std::sqrt(2.0)), count);
+    sum += (below - before) * (x - kStep / 2);
+    before = below;
+  }
+  return sum;
+}
+
 using Key = std::pair<std::int64_t, std::int64_t>;  ///< Batch and length.
+
+/// How much longer a micro-batch's passes are on the slowest of these ranks, as a fraction. Between
+/// the micro-batches nobody waits: the ranks' sums differ, of batches that are independent.
+double lateness(double spread, int ranks, std::int64_t micro_batches) {
+  return spread > 0 && ranks > 1
+             ? spread * expected_maximum(ranks) / std::sqrt(static_cast<double>(micro_batches))
+             : 0;
+}
 
 /// Tokens of a batch, by which the compute of other batches is guessed.
 double tokens_of(const ComputePoint& point) {
@@ -159,23 +184,6 @@ void add_points(const StepTimeTable& table, StepTimeJob& job) {
   }
 }
 
-/// The expected largest of `count` standard normal numbers, by quadrature over the distribution of
-/// the maximum.
-double expected_maximum(int count) {
-  constexpr double kReach = 8;
-  constexpr int kIntervals = 400;
-  constexpr double kStep = 2 * kReach / kIntervals;
-  double sum = 0;
-  double before = 0;
-  for (int i = 1; i <= kIntervals; ++i) {
-    const double x = -kReach + i * kStep;
-    const double below = std::pow(0.5 * std::erfc(-x / std::sqrt(2.0)), count);
-    sum += (below - before) * (x - kStep / 2);
-    before = below;
-  }
-  return sum;
-}
-
 }  // namespace
 
 double untimed_compute(double device, double host) {
@@ -258,7 +266,7 @@ StepTimeParts step_time(const StepTimeJob& job,
   }
   const double factor = several_ranks_of(coefficients).at(ranks, placement.fullest());
   const double mean_passes = std::max(compute - optimizer, 0.0) * factor;
-  const double passes = mean_passes * (1 + (spread > 0 ? spread * expected_maximum(ranks) : 0));
+  const double passes = mean_passes * (1 + lateness(spread, ranks, micro_batches));
   const double backward = (1 - coefficients.forward_share) * passes;
   double now = 0;
   double done = 0;
@@ -280,8 +288,8 @@ StepTimeParts step_time(const StepTimeJob& job,
   }
   const double end = std::max(now, busy_until);
   // A rank of mean work waits for the slowest one, too.
-  parts.sync = end - now + (passes - mean_passes) + job.rest_s;
-  parts.step = others * mean_passes + passes - backward + end + job.rest_s + optimizer * factor;
+  parts.sync = end - now + (others + 1) * (passes - mean_passes) + job.rest_s;
+  parts.step = others * passes + passes - backward + end + job.rest_s + optimizer * factor;
   return parts;
 }
 

@@ -91,7 +91,9 @@ struct StepTimeParts {
 /// forward, backward while the buckets are reduced one after another in order, the rest of the last
 /// bucket, optimizer. Where the ranks' work differs by `spread` (its standard deviation, as a
 /// fraction), all wait for the slowest: the expected maximum of as many normal numbers. Of several
-/// micro-batches each has its forward and backward, and gradients are reduced beside the last one.
+/// micro-batches each has its forward and backward, and gradients are reduced beside the last one:
+/// the slowest is the rank whose micro-batches take longest together, which are independent, so
+/// that their sums differ by the root of their number.
 [[nodiscard]] StepTimeParts step_time(const StepTimeJob& job,
                                       const StepTimeCoefficients& coefficients,
                                       double compute,

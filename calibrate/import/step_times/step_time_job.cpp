@@ -6,9 +6,12 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "calibrate/import/recorded/recorded_buckets.h"
 #include "calibrate/import/step_times/step_time_prior.h"
 #include "calibrate/samples/statistics.h"
+#include "costmodel/base/input_error.h"
 #include "costmodel/base/mapped.h"
 #include "costmodel/compute/host_floor.h"
 #include "costmodel/compute/pass_cost.h"
@@ -43,6 +46,33 @@ double lateness(double spread, int ranks, std::int64_t micro_batches) {
   return spread > 0 && ranks > 1
              ? spread * expected_maximum(ranks) / std::sqrt(static_cast<double>(micro_batches))
              : 0;
+}
+
+/// The passes of one micro-batch, without the optimizer, in parts of a batch's compute.
+double passes_of_compute() {
+  return 1 - step_time_priors()[kOptimizer].mean;
+}
+
+/// The micro-batches of a row as batches of a rank alone: one has the optimizer.
+double whole_batches(const StepTimeRow& row) {
+  return 1 + static_cast<double>(row.micro_batches - 1) * passes_of_compute();
+}
+
+/// Raises InputError where waiting for data, and what a rank alone shows as exposed, leave nothing.
+void check_parts(const StepTimeTable& table, const StepTimeRow& row) {
+  const bool alone = row.placement.ranks() == 1;
+  const double data = row.data_s.value_or(0);
+  const double sync = alone ? row.sync_s.value_or(0) : 0;
+  if (!(row.step_s > data + sync)) {
+    throw InputError(
+        SourcePlace{table.path, row.line},
+        fmt::format("{}: of a step of {:g} s, {:g} s of waiting for data{} leave "
+                    "nothing for compute; correct them, which are parts of the step",
+                    configuration_of(row, table.has_lengths),
+                    row.step_s,
+                    data,
+                    alone ? fmt::format(" and {:g} s of exposed communication", sync) : ""));
+  }
 }
 
 /// Tokens of a batch, by which the compute of other batches is guessed.
@@ -128,12 +158,13 @@ void add_compute(const StepTimeTable& table, StepTimeJob& job) {
   job.rest_s = rests.empty() ? 0 : median(rests);
   job.data_s = waits.empty() ? 0 : median(waits);
   for (const StepTimeRow& row : table.rows) {
+    check_parts(table, row);
     const Key key = {row.batch, row.length};
     const double step = step_of_each(row);
     const auto known = shortest.try_emplace(key, step).first;
     known->second = std::min(known->second, step);
     if (row.placement.ranks() == 1) {
-      alone[key].push_back(step - row.sync_s.value_or(0));
+      alone[key].push_back(step - row.sync_s.value_or(0) / whole_batches(row));
     }
   }
   for (const auto& [key, step] : shortest) {
@@ -198,9 +229,7 @@ double step_of_last(const StepTimeRow& row, double compute) {
 }
 
 double step_of_each(const StepTimeRow& row) {
-  const auto others = static_cast<double>(row.micro_batches - 1);
-  const double passes = 1 - step_time_priors()[kOptimizer].mean;
-  return (row.step_s - row.data_s.value_or(0)) / (1 + others * passes);
+  return (row.step_s - row.data_s.value_or(0)) / whole_batches(row);
 }
 
 double work_spread(const StepTimeRow& row) {

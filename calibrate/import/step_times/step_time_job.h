@@ -58,7 +58,8 @@ struct StepTimeJob {
 /// Batches that no rank was timed with alone get their compute from the line through the two
 /// nearest that were, in proportion to one, or where none was, a part of what a token takes in the
 /// row in which it takes least; and below all that were timed the host's time
-/// (HostFloor::kOfTensor). Raises InputError: the model has no parameters.
+/// (HostFloor::kOfTensor). Raises InputError: the model has no parameters; waiting and exposed
+/// communication of a rank alone leave nothing of its step.
 [[nodiscard]] StepTimeJob step_time_job(const StepTimeTable& table,
                                         const TransformerConfig& model,
                                         std::int64_t first_bucket_bytes,

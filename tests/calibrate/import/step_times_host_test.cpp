@@ -136,5 +136,16 @@ TEST_CASE("a rank alone with micro-batches takes what it took") {
         Approx(25.9).epsilon(0.01));
 }
 
+TEST_CASE("what a rank alone shows as exposed comes once a step, whatever its micro-batches") {
+  const char* columns = "placement,batch,micro_batches,step_ms,sync_ms";
+  // Each batch takes 1000 ms, of which the optimizer has 50, and the last hook 60.
+  for (const char* alone : {"1,8,1,1060,60\n", "1,8,16,15310,60\n"}) {
+    CAPTURE(alone);
+    const StepTimeFit fit = fit_of_rows(alone + std::string("2,8,1,1150,150\n"), columns);
+    CHECK(fit.job.compute.front().seconds == Approx(1.0));
+    CHECK(fit.job.rest_s == Approx(0.06));
+  }
+}
+
 }  // namespace
 }  // namespace stepsim::test

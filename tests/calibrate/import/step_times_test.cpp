@@ -656,4 +656,15 @@ TEST_CASE("tables that tell too little are refused") {
         std::string::npos);
 }
 
+TEST_CASE("steps of which waiting and exposed communication leave nothing are refused by line") {
+  const std::string columns = "placement,batch,micro_batches,step_s,sync_s,data_s\n";
+  CHECK(fit_error(columns + "2,8,4,4.2,0.1,0.4\n1,8,4,4,3.6,0.4\n") ==
+        ":3: error: 1, batch 8, 4 micro-batches: of a step of 4 s, 0.4 s of waiting for data and "
+        "3.6 s of exposed communication leave nothing for compute; correct them, which are parts "
+        "of the step");
+  CHECK(fit_error(columns + "1,8,4,4,0,0.4\n2,8,4,4.2,0.1,4.2\n")
+            .starts_with(":3: error: 2, batch 8, 4 micro-batches: of a step of 4.2 s, 4.2 s of"));
+  CHECK(fit_error(columns + "1,8,4,4,3.5,0.4\n2,8,4,4.2,4,0.4\n") == "");  // Rounded parts.
+}
+
 }  // namespace stepsim::test

@@ -22,7 +22,7 @@ struct StepTimeRow {
   double step_s = 0;  ///< The mean step of a rank.
   /// Exposed communication: from the end of the backward until the last all-reduce is done.
   std::optional<double> sync_s;
-  std::optional<double> backward_s;  ///< Without exposed communication.
+  std::optional<double> backward_s;  ///< Of all micro-batches, without exposed communication.
   std::optional<double> data_s;      ///< Waiting for the batch, inside the step.
   std::int64_t repeats = 1;          ///< How many steps the mean is of.
   std::optional<double> sd_s;        ///< Standard deviation of single steps.

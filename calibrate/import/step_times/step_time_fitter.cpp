@@ -205,7 +205,7 @@ StepTimeFitter::StepTimeFitter(const StepTimeTable& table,
     if (row.backward_s && !has_several_ranks(row)) {
       const double passes =
           job.compute[compute_point(job, row)].seconds * (1 - priors_[kOptimizer].mean);
-      backward.push_back(*row.backward_s / passes);
+      backward.push_back(*row.backward_s / (static_cast<double>(row.micro_batches) * passes));
     }
   }
   if (!backward.empty()) {

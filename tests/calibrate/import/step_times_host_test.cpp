@@ -147,5 +147,14 @@ TEST_CASE("what a rank alone shows as exposed comes once a step, whatever its mi
   }
 }
 
+TEST_CASE("a measured backward is of all micro-batches of its step") {
+  const char* columns = "placement,batch,micro_batches,step_ms,backward_ms";
+  for (const char* alone : {"1,8,1,1000,633\n", "1,8,16,15250,10128\n"}) {
+    CAPTURE(alone);
+    const StepTimeFit fit = fit_of_rows(alone + std::string("2,8,1,1050,\n8,8,1,1060,\n"), columns);
+    CHECK(fit.posterior.mode[kForward] == Approx(1 - 633.0 / 950).epsilon(0.03));
+  }
+}
+
 }  // namespace
 }  // namespace stepsim::test

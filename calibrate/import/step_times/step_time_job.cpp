@@ -223,9 +223,14 @@ double untimed_compute(double device, double host) {
 }
 
 double step_of_last(const StepTimeRow& row, double compute) {
+  const double step = row.step_s - row.data_s.value_or(0);
+  if (row.micro_batches == 1) {
+    return step;
+  }
   const auto others = static_cast<double>(row.micro_batches - 1);
-  const double passes = 1 - step_time_priors()[kOptimizer].mean;
-  return row.step_s - row.data_s.value_or(0) - others * passes * compute;
+  const double late = lateness(work_spread(row), row.placement.ranks(), row.micro_batches);
+  const double rest = step - others * passes_of_compute() * compute * (1 + late);
+  return std::max(rest, std::min(compute, step));
 }
 
 double step_of_each(const StepTimeRow& row) {

@@ -102,8 +102,9 @@ struct StepTimeParts {
                                       double spread = 0,
                                       std::int64_t micro_batches = 1);
 
-/// Returns what a rank with one micro-batch would take for a row, whose other ones take `compute`
-/// each, but for the optimizer.
+/// Returns what a rank with one micro-batch would take for a row, in seconds without data, whose
+/// other ones take `compute` each, but for the optimizer: of this 5 % are taken off, and where that
+/// leaves less than a batch's compute, the optimizer takes more and nothing is exposed.
 [[nodiscard]] double step_of_last(const StepTimeRow& row, double compute);
 
 /// Returns a row's step without data over its micro-batches, as if nothing were exposed: each with

@@ -10,6 +10,7 @@
 
 #include "calibrate/import/step_times/step_time_draws.h"
 #include "calibrate/import/step_times/step_time_fit.h"
+#include "calibrate/import/step_times/step_time_fitter.h"
 #include "calibrate/import/step_times/step_time_prior.h"
 #include "calibrate/import/step_times/step_time_profile.h"
 #include "costmodel/model/bucket_assignment.h"
@@ -153,6 +154,28 @@ TEST_CASE("a measured backward is of all micro-batches of its step") {
     CAPTURE(alone);
     const StepTimeFit fit = fit_of_rows(alone + std::string("2,8,1,1050,\n8,8,1,1060,\n"), columns);
     CHECK(fit.posterior.mode[kForward] == Approx(1 - 633.0 / 950).epsilon(0.03));
+  }
+}
+
+TEST_CASE("an optimizer of more than 5 % is no negative rest of the last micro-batch") {
+  // A quarter of the 1000 ms is the optimizer's, which 16 micro-batches have once.
+  const char* columns = "placement,batch,micro_batches,step_ms";
+  for (const char* several :
+       {"4,8,1,1000\n8,8,1,1000\n4+4,8,1,1010\n", "4,8,16,12250\n8,8,16,12250\n4+4,8,16,12260\n"}) {
+    CAPTURE(several);
+    const std::string rows = std::string(columns) + "\n1,8,1,1000\n" + several;
+    const StepTimeTable table = read_step_times(written("rest.csv", rows));
+    const StepTimeJob job = step_time_job(
+        table, model_preset("bert-base"), kDefaultFirstBucketBytes, kDefaultBucketCapBytes);
+    CHECK(step_of_last(table.rows[1], 1.0) == Approx(1.0));
+    CHECK(node_growth(table, job) == Approx(0));
+    const StepTimeFit fit = fit_step_times(table, job);
+    for (const std::size_t place : {kIntra, kInter}) {  // Compute hid all.
+      CHECK(std::ranges::count(fit.bounds, place, &StepTimeBound::place) == 1);
+    }
+    CHECK(1e3 * predict_step_time(fit, 0, parse_placement("8"), 0, table.rows[1].micro_batches)
+                    .parts.step ==
+          Approx(1e3 * table.rows[1].step_s).epsilon(0.03));
   }
 }
 

@@ -71,6 +71,7 @@ class StepTimeReader {
     StepTimeTable result;
     result.path = table_.path();
     result.has_lengths = length_ || tokens_;
+    result.has_micro_batches = micro_batches_.has_value();
     for (std::size_t row = 0; row < table_.rows(); ++row) {
       result.rows.push_back(read_row(row));
     }

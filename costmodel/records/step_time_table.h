@@ -34,6 +34,7 @@ struct StepTimeTable {
   std::string path;
   std::vector<StepTimeRow> rows;
   bool has_lengths = false;          ///< Whether a column says what samples are padded to.
+  bool has_micro_batches = false;    ///< Whether a column says how many a step has.
   std::vector<std::string> ignored;  ///< Columns that say nothing to this program.
 };
 

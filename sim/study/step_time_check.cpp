@@ -41,6 +41,24 @@ double rest_of(std::span<const StepTimeCheckRow> rows) {
   return rests.empty() ? 0 : quantile(rests, 0.5);
 }
 
+/// The samples of an epoch that no step of a row reaches beyond. Raises InputError: more than a
+/// scenario takes.
+std::int64_t samples_of(const StepTimeRow& row, const StepTimeTable& table, int steps) {
+  constexpr double kMost = std::int64_t{1} << 27U;  // As data.samples takes them.
+  const double samples = static_cast<double>(row.batch) * static_cast<double>(row.micro_batches) *
+                         row.placement.ranks() * (steps + 1.0);
+  if (samples > kMost) {
+    throw InputError(SourcePlace{table.path, row.line},
+                     fmt::format("{}: {} steps take {:.3g} samples, and a scenario takes {:.0f}; "
+                                 "take fewer steps (--steps), or leave the row out",
+                                 configuration_of(row, table.has_lengths),
+                                 steps,
+                                 samples,
+                                 kMost));
+  }
+  return static_cast<std::int64_t>(samples);
+}
+
 }  // namespace
 
 std::vector<StepTimeCheckRow> check_step_times(const Scenario& scenario,
@@ -51,20 +69,19 @@ std::vector<StepTimeCheckRow> check_step_times(const Scenario& scenario,
   std::map<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t>, StepTimeCheckRow>
       known;
   std::vector<StepTimeCheckRow> rows;
-  for (const StepTimeRow& measured : table.rows) {
+  for (StepTimeRow measured : table.rows) {
+    if (!table.has_micro_batches) {
+      measured.micro_batches = scenario.ddp.accumulation_steps;
+    }
     const std::string placement = text_of(measured.placement);
     const auto [place, is_new] =
         known.try_emplace({placement, measured.batch, measured.micro_batches, measured.length});
     if (is_new) {
-      const std::int64_t samples = measured.batch * measured.micro_batches *
-                                   measured.placement.ranks() * (scenario.steps + 1);
       std::vector<Setting> settings = {
           {"cluster.placement", placement},
           {fmt::format("policy.{}.batch_size", policy), std::to_string(measured.batch)},
-          {"data.samples", std::to_string(samples)}};
-      if (measured.micro_batches > 1) {
-        settings.emplace_back("ddp.accumulation_steps", std::to_string(measured.micro_batches));
-      }
+          {"data.samples", std::to_string(samples_of(measured, table, scenario.steps))},
+          {"ddp.accumulation_steps", std::to_string(measured.micro_batches)}};
       if (table.has_lengths) {
         settings.emplace_back("data.lengths", fmt::format("{{constant={}}}", measured.length));
       }
@@ -78,7 +95,7 @@ std::vector<StepTimeCheckRow> check_step_times(const Scenario& scenario,
       place->second.exposed_s = summary.exposed_communication_ms / kSecond;
     }
     rows.push_back(place->second);
-    rows.back().measured = measured;
+    rows.back().measured = std::move(measured);
     if (on_progress) {
       on_progress(static_cast<double>(rows.size()) / static_cast<double>(table.rows.size()));
     }

@@ -41,8 +41,10 @@ struct StepTimeGroup {
 };
 
 /// Predicts every row of a table: the scenario with the row's placement, and its first policy of
-/// fixed batches with the row's batch; where the table has lengths, all samples of that length.
-/// Raises InputError: the scenario has no policy of fixed batches, or a cost is lacking.
+/// fixed batches with the row's batch; where the table has lengths, all samples of that length;
+/// where it has micro-batches, those of the row, else the scenario's. Raises InputError: the
+/// scenario has no policy of fixed batches, a cost is lacking, or a row has more samples than a
+/// scenario takes.
 [[nodiscard]] std::vector<StepTimeCheckRow> check_step_times(const Scenario& scenario,
                                                              const StepTimeTable& table,
                                                              const ProgressCallback& on_progress);

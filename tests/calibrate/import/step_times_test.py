@@ -207,6 +207,31 @@ def test_micro_batches_are_the_accumulation_of_the_scenario():
         assert abs((steps[1] - steps[3]) / 2 / (steps[3] - steps[2]) - 1) < 0.02, steps
 
 
+def test_a_row_has_its_own_micro_batches_and_not_the_scenarios():
+    table = "placement,batch,micro_batches,step_ms\n1,8,1,1000\n4,8,1,1060\n4+4,8,1,1200\n4,8,2,2010\n4+4,8,,1200\n"
+    with tempfile.TemporaryDirectory() as folder:
+        imported(folder, "--preset", "bert-base", table=table)
+        scenario = pathlib.Path(folder, "job.toml")
+        scenario.write_text(scenario.read_text().replace("[ddp]", "[ddp]\naccumulation_steps = 2"))
+
+        def checked():
+            run(STEPSIM, "validate", "job.toml", "--step-times", "steps.csv", "--csv", "out.csv", folder=folder)
+            return [*csv.DictReader(io.StringIO(pathlib.Path(folder, "out.csv").read_text()))]
+
+        rows = checked()
+        assert [row["micro_batches"] for row in rows] == ["1", "1", "1", "2", "1"], rows
+        assert all(abs(float(row["error"])) < 0.03 for row in rows), rows
+        # A table that does not say is of the scenario's own.
+        pathlib.Path(folder, "steps.csv").write_text("placement,batch,step_ms\n4,8,2010\n")
+        (row,) = checked()
+        assert row["micro_batches"] == "2" and abs(float(row["error"])) < 0.03, row
+        pathlib.Path(folder, "steps.csv").write_text(
+            "placement,batch,micro_batches,step_ms\n1,8,1,1000\n64,1000000000000,65536,50\n"
+        )
+        text = run(STEPSIM, "validate", "job.toml", "--step-times", "steps.csv", folder=folder, status=2)
+        assert "steps.csv:3: error: 64, batch 1000000000000, 65536 micro-batches: 6 steps take" in text, text
+
+
 def test_bytes_and_tensors_are_models_too_and_links_serve_another_job():
     with tempfile.TemporaryDirectory() as folder:
         imported(folder, "--gradient-bytes", "415 MiB")

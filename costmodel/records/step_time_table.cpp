@@ -332,6 +332,13 @@ class StepTimeReader {
 
 }  // namespace
 
+std::int64_t common_micro_batches(const StepTimeTable& table) {
+  const std::int64_t first = table.rows.front().micro_batches;
+  const bool common = std::ranges::all_of(
+      table.rows, [&](const StepTimeRow& row) { return row.micro_batches == first; });
+  return common ? first : 1;
+}
+
 StepTimeTable read_step_times(const std::string& path) {
   return StepTimeReader(path).read();
 }

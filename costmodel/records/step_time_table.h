@@ -38,6 +38,9 @@ struct StepTimeTable {
   std::vector<std::string> ignored;  ///< Columns that say nothing to this program.
 };
 
+/// Returns the micro-batches of a step where all rows have as many, else 1.
+[[nodiscard]] std::int64_t common_micro_batches(const StepTimeTable& table);
+
 /// Reads a table of step times. Columns, in any order:
 ///
 ///     placement               as parse_placement() reads it; where the cell is empty, or without

@@ -69,7 +69,7 @@ std::vector<NextRun> rank_next_runs(const StepTimeFit& fit,
                                     std::span<const StepTimeRun> candidates,
                                     std::span<const StepTimeQuestion> questions) {
   const auto wanted = mapped(questions, [&](const StepTimeQuestion& question) {
-    return predict_step_time(fit, question.compute, question.placement);
+    return predict_step_time(fit, question.compute, question.placement, 0, question.micro_batches);
   });
   const auto whole = whole_covariance(fit);
   const double before = mean_width(fit, wanted, whole);
@@ -78,7 +78,8 @@ std::vector<NextRun> rank_next_runs(const StepTimeFit& fit,
     auto covariance = whole;
     const double rows = 1 + kCommonToRun * (static_cast<double>(candidate.compute.size()) - 1);
     for (const std::size_t compute : candidate.compute) {
-      const StepTimePrediction one = predict_step_time(fit, compute, candidate.placement);
+      const StepTimePrediction one =
+          predict_step_time(fit, compute, candidate.placement, 0, candidate.micro_batches);
       const double fitted = variance_along(fit.posterior.covariance, one.gradient);
       const double noise = std::sqrt((one.deviation * one.deviation - fitted) * rows);
       covariance = updated_covariance(covariance, one.gradient, noise);
@@ -109,7 +110,7 @@ std::vector<StepTimeRun> candidate_runs(const StepTimeFit& fit, const StepTimeTa
     for (const int ranks : std::set<int>{1, std::min(2, fullest), fullest}) {
       const Placement placement = equal_nodes(nodes, ranks);
       if (timed.insert(text_of(placement)).second) {
-        runs.push_back({placement, both_ends(fit)});
+        runs.push_back({placement, both_ends(fit), common_micro_batches(table)});
       }
     }
   }
@@ -121,7 +122,8 @@ std::vector<StepTimeQuestion> usual_questions(const StepTimeFit& fit, const Step
   const int nodes = std::max(kNodes, 2 * fit.nodes);
   std::vector<StepTimeQuestion> questions;
   for (const std::size_t compute : both_ends(fit)) {
-    questions.push_back({compute, equal_nodes(nodes, fullest_node(table))});
+    questions.push_back(
+        {compute, equal_nodes(nodes, fullest_node(table)), common_micro_batches(table)});
   }
   return questions;
 }

@@ -12,12 +12,14 @@ namespace stepsim {
 struct StepTimeQuestion {
   std::size_t compute = 0;  ///< The place of its batch in StepTimeJob::compute.
   Placement placement;
+  std::int64_t micro_batches = 1;
 };
 
 /// A run to be timed: one placement, on some batches.
 struct StepTimeRun {
   Placement placement;
   std::vector<std::size_t> compute;  ///< Places of the batches in StepTimeJob::compute.
+  std::int64_t micro_batches = 1;
 };
 
 /// What a run would do for the predictions that are wanted.
@@ -35,13 +37,13 @@ struct NextRun {
                                                   std::span<const StepTimeQuestion> questions);
 
 /// Runs that a user of these nodes could time next: one to four nodes with one rank, two, or as
-/// many as the table has on a node, on the smallest and the largest batch; without placements of
-/// the table.
+/// many as the table has on a node, on the smallest and the largest batch, with the micro-batches
+/// that all rows have, else one; without placements of the table.
 [[nodiscard]] std::vector<StepTimeRun> candidate_runs(const StepTimeFit& fit,
                                                       const StepTimeTable& table);
 
 /// Eight nodes, or twice as many as the table has, with as many ranks each as it has on a node, on
-/// the smallest and largest batch.
+/// the smallest and largest batch, with the micro-batches that all rows have, else one.
 [[nodiscard]] std::vector<StepTimeQuestion> usual_questions(const StepTimeFit& fit,
                                                             const StepTimeTable& table);
 

@@ -67,17 +67,20 @@ DrawnStep drawn_step(const StepTimeFit& fit,
                      const std::vector<std::vector<double>>& draws,
                      std::size_t compute,
                      const Placement& placement,
-                     double spread) {
+                     double spread,
+                     std::int64_t micro_batches) {
   DrawnStep result;
   result.steps = mapped(draws, [&](const std::vector<double>& draw) {
     return step_time(fit.job,
                      coefficients_of(fit, draw),
                      compute_of(fit, draw, compute),
                      placement,
-                     spread)
+                     spread,
+                     micro_batches)
         .step;
   });
-  const double share = communication_share(fit, fit.posterior.mode, compute, placement);
+  const double share =
+      communication_share(fit, fit.posterior.mode, compute, placement, micro_batches);
   result.noise = std::hypot(fit.compute_noise, fit.run_noise * share);
   return result;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct DrawnStep {
                                    const std::vector<std::vector<double>>& draws,
                                    std::size_t compute,
                                    const Placement& placement,
-                                   double spread = 0);
+                                   double spread = 0,
+                                   std::int64_t micro_batches = 1);
 
 }  // namespace stepsim

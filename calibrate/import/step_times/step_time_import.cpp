@@ -118,11 +118,14 @@ std::optional<FittedLinks> read_links(const std::string& file) {
 }
 
 /// "8x4" or "8x4:12": a placement, on the largest batch or on a stated one.
-StepTimeQuestion question_of(const std::string& text, const StepTimeFit& fit) {
+StepTimeQuestion question_of(const std::string& text,
+                             const StepTimeFit& fit,
+                             const StepTimeTable& table) {
   const std::size_t colon = text.find(':');
   StepTimeQuestion question;
   question.placement = read_option("--ask", text.substr(0, colon), parse_placement);
   question.compute = fit.job.compute.size() - 1;
+  question.micro_batches = common_micro_batches(table);
   if (colon != std::string::npos) {
     const auto known = mapped(
         fit.job.compute, [](const ComputePoint& point) { return fmt::format("{}", point.batch); });
@@ -230,7 +233,7 @@ ImportedStepTimes import_step_times(const StepTimeImport& import) {
                      read_links(import.links),
                      import.no_overlap ? std::optional(StepTimeForm::NoOverlap) : std::nullopt);
   std::vector<StepTimeQuestion> questions =
-      mapped(import.ask, [&](const std::string& text) { return question_of(text, fit); });
+      mapped(import.ask, [&](const std::string& text) { return question_of(text, fit, table); });
   if (questions.empty()) {
     questions = usual_questions(fit, table);
   }

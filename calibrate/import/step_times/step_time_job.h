@@ -51,7 +51,7 @@ struct StepTimeJob {
   double shortest_s = 0;                  ///< The smallest compute.
   double sample_deviation = 0;            ///< How sure the compute is where no rank was alone.
   double rest_s = 0;  ///< What a rank alone shows as exposed: the rest of the last hook.
-  double data_s = 0;  ///< Waiting for a batch.
+  double data_s = 0;  ///< Waiting for the first batch of a step; later ones are made beside it.
 };
 
 /// Returns the job of a table of step times. Buckets are filled by DDP's rule to these caps.

@@ -204,6 +204,22 @@ Profile step_time_profile(const StepTimeFit& fit, const Profile* base) {
   return profile;
 }
 
+namespace {
+
+/// The micro-batches of the scenario's step, with what to know of them.
+std::string accumulation_of(const StepTimeTable& table) {
+  const auto [least, most] = std::ranges::minmax(mapped(table.rows, &StepTimeRow::micro_batches));
+  if (most == 1) {
+    return "";
+  }
+  return fmt::format(
+      "accumulation_steps = {}{}\n",
+      common_micro_batches(table),
+      least == most ? "" : fmt::format("  # rows have {} to {} micro-batches a step", least, most));
+}
+
+}  // namespace
+
 std::string step_time_scenario(const StepTimeFit& fit,
                                const StepTimeTable& table,
                                const std::string& profile,
@@ -219,7 +235,9 @@ std::string step_time_scenario(const StepTimeFit& fit,
   const ComputePoint& widest = *std::ranges::max_element(
       fit.job.compute, {}, [](const ComputePoint& point) { return point.batch; });
   constexpr double kMostSamples = std::int64_t{1} << 27U;  // As scenarios take them.
-  const double wanted = static_cast<double>(widest.batch) * static_cast<double>(kSamplesOfBatch) *
+  const std::int64_t micro_batches = common_micro_batches(table);
+  const double wanted = static_cast<double>(widest.batch) * static_cast<double>(micro_batches) *
+                        static_cast<double>(kSamplesOfBatch) *
                         static_cast<double>(largest->ranks());
   std::string text = fmt::format(
       "# The job whose step times made the profile. Change placement and batch, or sweep them:\n"
@@ -229,13 +247,14 @@ std::string step_time_scenario(const StepTimeFit& fit,
       "steps = 6\nwarmup_steps = 2\n\n"
       "[cluster]\nplacement = \"{}\"\nprofile = \"{}\"\n\n"
       "[model]\nkind = \"recorded\"  # the model of the profile\n\n"
-      "[ddp]\nbucket_cap = \"{}\"\nfirst_bucket_cap = \"{}\"\n{}\n"
+      "[ddp]\nbucket_cap = \"{}\"\nfirst_bucket_cap = \"{}\"\n{}{}\n"
       "[data]\nsamples = {}\nlengths = {{ constant = {} }}{}\n",
       text_of(*largest),
       profile,
       format_bytes(Bytes(bucket_cap_bytes)),
       format_bytes(Bytes(first_bucket_bytes)),
       fit.form == StepTimeForm::NoOverlap ? "overlap = false\n" : "",
+      accumulation_of(table),
       static_cast<std::int64_t>(std::min(wanted, kMostSamples)),
       widest.length,
       table.has_lengths ? "" : "  # the table has no lengths: a sample counts as one token");

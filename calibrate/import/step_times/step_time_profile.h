@@ -13,7 +13,7 @@ namespace stepsim {
 [[nodiscard]] Profile step_time_profile(const StepTimeFit& fit, const Profile* base);
 
 /// Returns a scenario of that profile, to be edited: the largest placement of the table, a policy
-/// for each batch. `profile` is named in it as it stands.
+/// for each batch, the micro-batches that all rows have. `profile` is named in it as it stands.
 [[nodiscard]] std::string step_time_scenario(const StepTimeFit& fit,
                                              const StepTimeTable& table,
                                              const std::string& profile,

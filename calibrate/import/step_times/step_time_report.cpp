@@ -133,26 +133,47 @@ std::string coefficients_table(const StepTimeFit& fit, const Screen& screen) {
   return text.text(screen);
 }
 
-/// The 90 % interval of a step, in seconds without data.
-std::pair<double, double> interval_of(const StepTimeFit& fit, const StepTimeQuestion& question) {
-  return drawn_step(fit, drawn_coefficients(fit), question.compute, question.placement).interval();
+StepTimePrediction predicted(const StepTimeFit& fit, const StepTimeQuestion& question) {
+  return predict_step_time(fit, question.compute, question.placement, 0, question.micro_batches);
+}
+
+/// A question's step, without data.
+DrawnStep drawn(const StepTimeFit& fit,
+                const std::vector<std::vector<double>>& draws,
+                const StepTimeQuestion& question) {
+  return drawn_step(fit, draws, question.compute, question.placement, 0, question.micro_batches);
+}
+
+bool has_several_micro_batches(const StepTimeTable& table) {
+  return std::ranges::any_of(table.rows,
+                             [](const StepTimeRow& row) { return row.micro_batches > 1; });
 }
 
 std::string questions_table(const StepTimeFit& fit,
                             const StepTimeTable& table,
                             std::span<const StepTimeQuestion> questions,
                             const Screen& screen) {
-  Table text({"predicted", "batch", "step ms", "90 % interval", "exposed ms"});
+  const bool accumulates = has_several_micro_batches(table);
+  std::vector<std::string> header = {"predicted", "batch"};
+  if (accumulates) {
+    header.emplace_back("micro-batches");
+  }
+  header.insert(header.end(), {"step ms", "90 % interval", "exposed ms"});
+  Table text(std::move(header));
+  const auto draws = drawn_coefficients(fit);
   for (const StepTimeQuestion& question : questions) {
-    const StepTimePrediction one = predict_step_time(fit, question.compute, question.placement);
-    const double step = one.parts.step + fit.job.data_s;
-    const auto [low, high] = interval_of(fit, question);
-    text.add({text_of(question.placement),
-              batch_text(fit, question.compute, table.has_lengths),
-              fmt::format("{:.1f}", 1e3 * step),
-              fmt::format(
-                  "{:.1f} to {:.1f}", 1e3 * (low + fit.job.data_s), 1e3 * (high + fit.job.data_s)),
-              fmt::format("{:.1f}", 1e3 * (one.parts.sync - fit.job.rest_s))});
+    const StepTimeParts parts = predicted(fit, question).parts;
+    const double data = fit.job.data_s;
+    const auto [low, high] = drawn(fit, draws, question).interval();
+    std::vector<std::string> cells = {text_of(question.placement),
+                                      batch_text(fit, question.compute, table.has_lengths)};
+    if (accumulates) {
+      cells.push_back(fmt::format("{}", question.micro_batches));
+    }
+    cells.push_back(fmt::format("{:.1f}", 1e3 * (parts.step + data)));
+    cells.push_back(fmt::format("{:.1f} to {:.1f}", 1e3 * (low + data), 1e3 * (high + data)));
+    cells.push_back(fmt::format("{:.1f}", 1e3 * (parts.sync - fit.job.rest_s)));
+    text.add(std::move(cells));
   }
   return text.text(screen);
 }
@@ -178,8 +199,7 @@ std::string undecided_orders(const StepTimeFit& fit, std::span<const StepTimeQue
           two.compute != more.compute) {
         continue;
       }
-      const double faster = share_faster(drawn_step(fit, draws, more.compute, more.placement),
-                                         drawn_step(fit, draws, two.compute, two.placement));
+      const double faster = share_faster(drawn(fit, draws, more), drawn(fit, draws, two));
       if (faster > 1 - kDecided && faster < kDecided) {
         text += fmt::format(
             "note: whether {1} or {0} is faster is not decided: {0} is in {2:.0f} % of what the "
@@ -256,9 +276,13 @@ std::string step_time_report(const StepTimeFit& fit,
       return batch_text(fit, compute, table.has_lengths);
     });
     text += fmt::format(
-        "\ntime next: {}, batch {}: the interval of these shrinks from +-{:.0f} to +-{:.0f} %\n",
+        "\ntime next: {}, batch {}{}: the interval of these shrinks from +-{:.0f} to +-{:.0f} %\n",
         text_of(best.run.placement),
         fmt::join(batches, " and "),
+        has_several_micro_batches(table) ? fmt::format(", {} micro-batch{}",
+                                                       best.run.micro_batches,
+                                                       best.run.micro_batches == 1 ? "" : "es")
+                                         : "",
         100 * best.before,
         100 * best.after);
   }
@@ -269,23 +293,24 @@ std::string step_time_answers(const StepTimeFit& fit, std::span<const StepTimeQu
   constexpr double kMs = 1e3;
   std::string text =
       "placement,batch,length,step_ms,exposed_ms,low50_ms,high50_ms,low80_ms,high80_ms,low90_ms,"
-      "high90_ms,low95_ms,high95_ms\n";
+      "high90_ms,low95_ms,high95_ms,micro_batches\n";
   const std::vector<std::vector<double>> draws = drawn_coefficients(fit);
   for (const StepTimeQuestion& question : questions) {
-    const StepTimePrediction one = predict_step_time(fit, question.compute, question.placement);
+    const StepTimeParts parts = predicted(fit, question).parts;
+    const double data = fit.job.data_s;
     const ComputePoint& point = fit.job.compute[question.compute];
     text += fmt::format("{},{},{},{},{}",
                         text_of(question.placement),
                         point.batch,
                         point.length,
-                        kMs * (one.parts.step + fit.job.data_s),
-                        kMs * (one.parts.sync - fit.job.rest_s));
-    const DrawnStep drawn = drawn_step(fit, draws, question.compute, question.placement);
+                        kMs * (parts.step + data),
+                        kMs * (parts.sync - fit.job.rest_s));
+    const DrawnStep step = drawn(fit, draws, question);
     for (const double outside : {0.25, 0.1, 0.05, 0.025}) {
-      const auto [low, high] = drawn.interval(outside);
-      text += fmt::format(",{},{}", kMs * (low + fit.job.data_s), kMs * (high + fit.job.data_s));
+      const auto [low, high] = step.interval(outside);
+      text += fmt::format(",{},{}", kMs * (low + data), kMs * (high + data));
     }
-    text += '\n';
+    text += fmt::format(",{}\n", question.micro_batches);
   }
   return text;
 }

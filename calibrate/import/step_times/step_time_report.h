@@ -18,7 +18,7 @@ namespace stepsim {
                                            const Screen& screen);
 
 /// Each question with its step, its exposed communication and the intervals of 50, 80, 90 and 95 %,
-/// in milliseconds, as CSV.
+/// in milliseconds, and its micro-batches, as CSV.
 [[nodiscard]] std::string step_time_answers(const StepTimeFit& fit,
                                             std::span<const StepTimeQuestion> questions);
 

@@ -207,12 +207,39 @@ def test_micro_batches_are_the_accumulation_of_the_scenario():
         assert abs((steps[1] - steps[3]) / 2 / (steps[3] - steps[2]) - 1) < 0.02, steps
 
 
+def test_micro_batches_that_all_rows_have_are_those_of_the_answers():
+    with tempfile.TemporaryDirectory() as folder:
+        # 8 of the 220 ms are waiting for data.
+        table = "placement,batch,micro_batches,step_ms,data_ms\n1,12,8,220,8\n8,12,8,231,8\n2x8,12,8,240,8\n"
+        lines = imported(folder, "--preset", "gpt2-small", "--answers", "a.csv", "--ask", "2x8", table=table).splitlines()
+        (header,) = (line.split() for line in lines if line.startswith("predicted "))
+        assert header[:3] == ["predicted", "batch", "micro-batches"], header
+        (said,) = (line.split() for line in lines if line.startswith("2x8 "))
+        assert said[2] == "8" and abs(float(said[3]) / 240 - 1) < 0.02, said
+        assert any(line.startswith("time next: ") and ", 8 micro-batches:" in line for line in lines), lines
+        (answer,) = csv.DictReader(io.StringIO(pathlib.Path(folder, "a.csv").read_text()))
+        assert answer["micro_batches"] == "8" and round(float(answer["step_ms"]), 1) == float(said[3]), answer
+        assert "accumulation_steps = 8\n" in pathlib.Path(folder, "job.toml").read_text()
+        for placement, ms in (("2x8", 240), ("1", 220)):
+            run(STEPSIM, "run", "job.toml", "--set", "cluster.placement=" + placement, "--json", "run.json", folder=folder)
+            (one,) = json.loads(pathlib.Path(folder, "run.json").read_text())["predictions"]
+            assert abs(one["summary"]["step_time_ms"]["mean"] / ms - 1) < 0.02, one["summary"]["step_time_ms"]
+        # Where rows differ, one is asked for, and the table and the scenario say so.
+        lines = imported(folder, "--preset", "gpt2-small", "--ask", "2x8", table=table + "2x8,12,1,38,8\n").splitlines()
+        (said,) = (line.split() for line in lines if line.startswith("2x8 "))
+        assert said[2] == "1" and abs(float(said[3]) / 38 - 1) < 0.1, said
+        assert "accumulation_steps = 1  # rows have 1 to 8 micro-batches" in pathlib.Path(folder, "job.toml").read_text()
+        # One micro-batch each: nothing to say of them.
+        text = imported(folder, "--preset", "gpt2-small")
+        assert "micro-batch" not in text and "accumulation" not in pathlib.Path(folder, "job.toml").read_text(), text
+
+
 def test_a_row_has_its_own_micro_batches_and_not_the_scenarios():
     table = "placement,batch,micro_batches,step_ms\n1,8,1,1000\n4,8,1,1060\n4+4,8,1,1200\n4,8,2,2010\n4+4,8,,1200\n"
     with tempfile.TemporaryDirectory() as folder:
         imported(folder, "--preset", "bert-base", table=table)
         scenario = pathlib.Path(folder, "job.toml")
-        scenario.write_text(scenario.read_text().replace("[ddp]", "[ddp]\naccumulation_steps = 2"))
+        scenario.write_text(re.sub("accumulation_steps = 1.*", "accumulation_steps = 2", scenario.read_text()))
 
         def checked():
             run(STEPSIM, "validate", "job.toml", "--step-times", "steps.csv", "--csv", "out.csv", folder=folder)

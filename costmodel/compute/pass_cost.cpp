@@ -193,6 +193,7 @@ RecordedModel at_ranks(RecordedModel recorded, int ranks, int fullest) {
 bool same_model(const TransformerConfig& a, const TransformerConfig& b) {
   TransformerConfig renamed = a;
   renamed.name = b.name;
+  renamed.tokens_unknown = b.tokens_unknown;
   return renamed == b;
 }
 

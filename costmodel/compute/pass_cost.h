@@ -122,7 +122,7 @@ class PassSeconds {
                                               std::span<const BatchShape> batches,
                                               bool varlen);
 
-/// Tells whether two models are equal apart from their names.
+/// Tells whether two models are equal apart from their names, and from whether lengths are known.
 [[nodiscard]] bool same_model(const TransformerConfig& a, const TransformerConfig& b);
 
 /// Returns an op's weight when the time of its pass is divided among the ops: its floating-point

@@ -235,7 +235,13 @@ MemoryUse state_memory(std::int64_t elements, Dtype parameter_dtype, const Memor
 }
 
 bool states_activations(const TransformerConfig& config) {
-  return config.family != ModelFamily::Blocks;
+  return config.family != ModelFamily::Blocks && !config.tokens_unknown;
+}
+
+bool has_own_tokens(const TransformerConfig& config) {
+  return config.family == ModelFamily::Transformers &&
+         std::ranges::all_of(described(config).stacks,
+                             [](const LayerStack& stack) { return stack.tokens > 0; });
 }
 
 bool autocast(const TransformerConfig& config) {

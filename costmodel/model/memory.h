@@ -79,8 +79,12 @@ struct MemoryUse {
                                      const MemoryOptions& options);
 
 /// Whether the memory of a batch is known. A chain of blocks or tensors has work, but no sizes of
-/// what it keeps: of it only states and buckets count.
+/// what it keeps: of it only states and buckets count, as of a model whose samples have an unknown
+/// length.
 [[nodiscard]] bool states_activations(const TransformerConfig& config);
+
+/// Whether the model says how many tokens every sample has, as one of images does.
+[[nodiscard]] bool has_own_tokens(const TransformerConfig& config);
 
 /// True when the model computes as under PyTorch's autocast: in 16 bit on fp32 parameters.
 [[nodiscard]] bool autocast(const TransformerConfig& config);

@@ -67,6 +67,9 @@ struct TransformerConfig {
   bool sparse_embeddings = false;    ///< True: the token table's gradient is sparse.
   std::string config_json;           ///< Transformers: the text of config.json.
   std::string architecture;          ///< Transformers: the class, "LlamaForCausalLM".
+  /// Whether nothing says how many tokens a sample has, so that what it keeps in memory and its
+  /// operations are unknown. No file has it: the profile's measurements tell.
+  bool tokens_unknown = false;
 
   [[nodiscard]] std::int64_t head_dim() const { return heads > 0 ? hidden / heads : 0; }
   bool operator==(const TransformerConfig&) const = default;

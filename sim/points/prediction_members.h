@@ -50,8 +50,7 @@ auto members(Is<DefaultCapStated> auto& value) {
 }
 
 auto members(Is<ActivationsNotCounted> auto& value) {
-  static_assert(std::is_empty_v<std::remove_reference_t<decltype(value)>>);
-  return std::tie();
+  return std::tie(value.lengths_unknown);
 }
 
 STEPSIM_MEMBERS(StatedErrors, times, all_reduce, interference)

@@ -123,8 +123,11 @@ struct OptimizerOfAdamw {
 };
 
 /// The model is one of blocks or a recorded one, which does not state what a batch keeps in memory:
-/// peaks hold parameters, gradients and the optimizer's state alone.
-struct ActivationsNotCounted {};
+/// peaks hold parameters, gradients and the optimizer's state alone. Or nothing says how many
+/// tokens a sample has.
+struct ActivationsNotCounted {
+  bool lengths_unknown = false;
+};
 
 /// The steps that the profile was made of took longer than their processor time, since other
 /// programs ran; see CrowdedMachine.

@@ -260,7 +260,7 @@ void add_notes(const Run& run, Prediction& prediction) {
     notes.emplace_back(CollectivesInsidePasses{});
   }
   if (!states_activations(run.scenario().model) && prediction.summary.peak_memory_mib > 0) {
-    notes.emplace_back(ActivationsNotCounted{});
+    notes.emplace_back(ActivationsNotCounted{run.scenario().model.tokens_unknown});
   }
   if (prediction.out_of_memory) {
     notes.emplace_back(*prediction.out_of_memory);

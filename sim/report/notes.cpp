@@ -193,7 +193,12 @@ struct Words {
            "DDP(bucket_cap_mb=25) does since PyTorch 2.11; for a DDP without bucket_cap_mb, whose "
            "first bucket has 1 MiB, leave ddp.bucket_cap out";
   }
-  std::string operator()(const ActivationsNotCounted& /*note*/) const {
+  std::string operator()(const ActivationsNotCounted& note) const {
+    if (note.lengths_unknown) {
+      return "peak memory is without activations, since the profile's table of steps has no "
+             "lengths: whether a batch fits is not checked; give the table a column 'length' and "
+             "import it again";
+    }
     return "peak memory is without activations, which this kind of model does not state: whether a "
            "batch fits is not checked";
   }

@@ -333,9 +333,11 @@ std::string run_text(const Scenario& scenario,
                       scenario.steps - scenario.warmup_steps,
                       scenario.steps - scenario.warmup_steps == 1 ? "" : "s",
                       ms(s.step_time_ms.max));
-  text += fmt::format("throughput         {:.0f} useful tokens/s, {:.1f} samples/s\n",
-                      s.useful_tokens_per_s(),
-                      s.samples_per_s());
+  text += "throughput         ";
+  text += scenario.model.tokens_unknown
+              ? ""
+              : fmt::format("{:.0f} useful tokens/s, ", s.useful_tokens_per_s());
+  text += fmt::format("{:.1f} samples/s\n", s.samples_per_s());
   text += fmt::format("padding ratio      {}\n", percent(s.padding_ratio()));
   text += fmt::format("rank token spread  {:.1f} useful tokens, fullest rank less emptiest\n",
                       s.rank_token_spread);

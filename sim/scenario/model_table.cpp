@@ -130,6 +130,15 @@ bool is_recorded(const TomlReader& table) {
   return table.has("kind") && table.text("kind") == "recorded";
 }
 
+/// The profile's model. Where its steps are of samples without lengths, each counts as one token.
+TransformerConfig model_of(const RecordedModel& recorded) {
+  TransformerConfig model = recorded.model;
+  const bool of_samples = recorded.forward.length == std::pair(1.0, 1.0);
+  model.tokens_unknown =
+      of_samples && model.family != ModelFamily::Blocks && !has_own_tokens(model);
+  return model;
+}
+
 /// The model that the profile was recorded from. Batches can be planned before it is there.
 TransformerConfig recorded_model(const TomlReader& table, Scenario& scenario) {
   if (scenario.profile.empty()) {
@@ -155,7 +164,7 @@ TransformerConfig recorded_model(const TomlReader& table, Scenario& scenario) {
                fmt::format("{} holds no recorded model; make one: stepcal import run-record --help",
                            printable(scenario.profile)));
   }
-  return profile.recorded->model;
+  return model_of(*profile.recorded);
 }
 
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> names_and_shapes(
@@ -211,7 +220,7 @@ TransformerConfig as_recorded(const TomlReader& table,
                          "loss_dtype"},
               "the profile was recorded from this model, which has its own");
   scenario.described = model;
-  return profile.recorded->model;
+  return model_of(*profile.recorded);
 }
 
 /// A preset that is a config.json, whose sizes only that file can change.

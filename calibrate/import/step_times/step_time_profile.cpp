@@ -257,7 +257,8 @@ std::string step_time_scenario(const StepTimeFit& fit,
       accumulation_of(table),
       static_cast<std::int64_t>(std::min(wanted, kMostSamples)),
       widest.length,
-      table.has_lengths ? "" : "  # the table has no lengths: a sample counts as one token");
+      table.has_lengths ? ""
+                        : "  # the table has no lengths: memory without activations, no GFLOP/s");
   std::set<std::int64_t> batches;
   for (const ComputePoint& point : fit.job.compute) {
     if (batches.insert(point.batch).second) {

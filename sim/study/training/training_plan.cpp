@@ -48,7 +48,7 @@ std::optional<double> flops_per_token(const Scenario& scenario,
     return scenario.flops_per_token;
   }
   const TransformerConfig& model = scenario.described ? *scenario.described : scenario.model;
-  if (scenario.times || model.family == ModelFamily::Blocks) {
+  if (scenario.times || model.family == ModelFamily::Blocks || scenario.model.tokens_unknown) {
     return std::nullopt;
   }
   std::map<std::int64_t, double> counts;

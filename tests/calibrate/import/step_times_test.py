@@ -259,6 +259,29 @@ def test_a_row_has_its_own_micro_batches_and_not_the_scenarios():
         assert "steps.csv:3: error: 64, batch 1000000000000, 65536 micro-batches: 6 steps take" in text, text
 
 
+def test_without_lengths_nothing_is_said_of_activations_and_operations():
+    with_length = FIVE_LINES.replace("batch,step", "batch,length,step").replace(",8,", ",8,128,").replace(",4,455", ",4,128,455")
+    with tempfile.TemporaryDirectory() as folder:
+        for table, model, known in (
+            (FIVE_LINES, "bert-base", False),
+            (with_length, "bert-base", True),
+            (FIVE_LINES, "vit-base", True),  # An image has tokens of its own.
+        ):
+            imported(folder, "--preset", model, table=table)
+            text = run(STEPSIM, "run", "job.toml", folder=folder)
+            assert ("FLOP/s of each rank" in text) == known, text
+            assert ("peak memory is without activations, since the profile's table of steps has no lengths" in text) != known, text
+            (memory,) = (line for line in text.splitlines() if line.startswith("peak memory"))
+            assert memory.endswith(" without activations") != known, memory
+            assert (" useful tokens/s" in text) == known and " samples/s" in text, text
+            comment = "# the table has no lengths: memory without activations, no GFLOP/s"
+            assert (comment in pathlib.Path(folder, "job.toml").read_text()) == (table == FIVE_LINES)
+        # The parallel forms are compared by what is known.
+        imported(folder, "--preset", "bert-base")
+        text = run(STEPSIM, "sweep", "job.toml", "--over", "parallel=ddp,zero1", folder=folder)
+        assert "peak memory is without activations" in text, text
+
+
 def test_bytes_and_tensors_are_models_too_and_links_serve_another_job():
     with tempfile.TemporaryDirectory() as folder:
         imported(folder, "--gradient-bytes", "415 MiB")

@@ -84,6 +84,9 @@ CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text_o
     }
     lines_.push_back({number, line});
     const std::size_t count = add_cells(lines_.back());
+    if (lines_.size() == 1 && count == 1) {
+      check_separator();
+    }
     columns_ = lines_.size() == 1 ? count : columns_;
     if (count != columns_) {
       throw InputError({path_, number, 0, std::string(line)},
@@ -104,6 +107,20 @@ CsvTable::CsvTable(std::string path) : path_(std::move(path)), text_(read_text_o
       fail_in_header(fmt::format("two columns named '{}'", printable(cells_[c])));
     }
   }
+}
+
+/// Raises InputError where a header of one cell holds what spreadsheets put in a comma's place.
+void CsvTable::check_separator() const {
+  const Line& line = lines_.front();
+  const std::string_view header = trimmed(line.text);
+  const std::size_t at = header.find_first_of(";\t");
+  if (at == std::string_view::npos || header.find('"') != std::string_view::npos) {
+    return;
+  }
+  throw InputError({path_, line.number, 0, std::string(line.text)},
+                   fmt::format("the columns are separated by {}, where commas are wanted, and "
+                               "points in numbers: save the table as CSV with commas",
+                               header[at] == ';' ? "';'" : "tabs"));
 }
 
 std::optional<CsvTable::Column> CsvTable::find(std::string_view name) const {

@@ -23,8 +23,9 @@ class CsvTable {
   /// The position of a column, from 0.
   using Column = std::size_t;
 
-  /// Raises InputError: the file is unreadable, no text or has no header, the header names a column
-  /// twice, or a row has more or fewer cells than the header.
+  /// Raises InputError: the file is unreadable, no text or has no header, the header has semicolons
+  /// or tabs and no comma or names a column twice, or a row has more or fewer cells than the
+  /// header.
   explicit CsvTable(std::string path);
   CsvTable(const CsvTable&) = delete;
   CsvTable& operator=(const CsvTable&) = delete;
@@ -74,6 +75,7 @@ class CsvTable {
   std::size_t add_cells(const Line& line);
   std::size_t add_quoted_cell(const Line& line, std::size_t quote);
   [[nodiscard]] double number(std::size_t row, Column column) const;
+  void check_separator() const;
   [[noreturn]] void fail_in_header(const std::string& message) const;
 
   std::string path_;

@@ -323,6 +323,7 @@ def test_tables_that_contradict_themselves_or_their_unit_are_refused():
             (("placement,batch,step_s,step_ms", "1,8,0.1,500", "4,8,0.1,500"), "'step_s' and 'step_ms'"),
             (("placement,nodes,ranks,batch,step_ms", "1,1,1,8,90", "2x4,2,4,8,102"), "placement 2x4 has 8 ranks"),
             (("placement,nodes,batch,step_ms", "1,1,8,90", "2x4,1,8,102"), "placement 2x4 has 2 nodes"),
+            (("placement;batch;step_ms", "1;8;90,5", "4;8;102"), "separated by ';', where commas are wanted"),
             (("placement,batch,step_s", "1,8,50", "4,8,51", "1+1,8,55"), "which no link does"),
             (("placement,batch,step_ms", "1,8,0.100", "4,8,0.102", "1+1,8,0.110"), "which no link does"),
         ):

@@ -67,6 +67,12 @@ TEST_CASE("csv: errors show the line as it stands, and where the cell is") {
   CHECK(csv_cell_error("a,b\n1,1\n\na, \"b\"\n2,2\n")
             .starts_with(":4: error: the header comes a second time: several tables in one file"));
   CHECK(csv_cell_error("a, a\n1,2\n").starts_with(":1: error: two columns named 'a'\na, a"));
+  CHECK(csv_cell_error("a;b\n1,5;2\n")
+            .starts_with(":1: error: the columns are separated by ';', where commas are wanted"));
+  CHECK(csv_cell_error("a\tb\n1\t2\n")
+            .starts_with(":1: error: the columns are separated by tabs, where commas are wanted"));
+  CHECK(CsvTable(table_of("\"a;b\"\n1\n")).rows() == 1);
+  CHECK(CsvTable(table_of("a\t\n1\n")).rows() == 1);
   CHECK(csv_cell_error("{\"a\": 1}\n") == ": error: is JSON, not a table (CSV)");
   CHECK(csv_cell_error("\xEF\xBB\xBF") == ": error: empty; expected a CSV file with a header line");
 }

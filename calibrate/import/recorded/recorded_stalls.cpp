@@ -203,22 +203,38 @@ std::set<StepKey> first_ones(const std::map<StepKey, double>& steps,
 }
 
 /// The steps that libraries held up, which load or compile what a kind of shape needs: by more than
-/// two steps, in a pass. All such steps, two at least, have to meet a shape, by more than chance.
+/// two steps, in a pass. In all such steps, two at least, a rank that was held up so has to meet a
+/// shape, by more than chance: the others wait for it, in a pass of theirs or behind it.
 std::set<StepKey> long_meetings(std::span<const Row> rows,
+                                std::span<const HeldUp> all,
                                 const std::map<StepKey, Stall>& stalls,
                                 const std::set<StepKey>& first,
                                 double typical_step) {
   constexpr double kChance = 0.05;
   constexpr double kLong = 2;  // Of a step: shorter ones are other programs' or the allocator's.
-  const auto meeting = std::ranges::count_if(rows, &Row::meets);
-  const double share = static_cast<double>(meeting) / static_cast<double>(rows.size());
+  std::set<StepKey> steps;
+  std::set<StepKey> with_new_shapes;
+  for (const Row& row : rows) {
+    steps.insert(row.step);
+    if (row.meets) {
+      with_new_shapes.insert(row.step);
+    }
+  }
+  std::set<StepKey> met;
+  for (const HeldUp& held : all) {
+    if (held.part->computes && held.ms > kLong * typical_step && rows[held.row].meets) {
+      met.insert(rows[held.row].step);
+    }
+  }
+  const double share =
+      static_cast<double>(with_new_shapes.size()) / static_cast<double>(steps.size());
   std::set<StepKey> found;
   double chance = 1;
   for (const auto& [step, stall] : stalls) {
     if (stall.part->computes && stall.ms > kLong * typical_step && first.count(step) == 0) {
       found.insert(step);
       chance *= share;
-      if (!rows[stall.row].meets) {
+      if (met.count(step) == 0) {
         return {};
       }
     }
@@ -334,7 +350,7 @@ SteadyRuns without_stalls(std::span<const RecordedRun> runs) {
   if (!first.empty()) {
     result.notes.push_back(first_text(first, stalls));
   }
-  const std::set<StepKey> meetings = long_meetings(rows, stalls, first, typical_step);
+  const std::set<StepKey> meetings = long_meetings(rows, held_up, stalls, first, typical_step);
   if (!meetings.empty()) {
     result.notes.push_back(meetings_text(meetings, stalls));
   }

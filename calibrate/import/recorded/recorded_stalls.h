@@ -34,9 +34,9 @@ struct SteadyRuns {
 /// The first steps of a record, up to the first that nothing held up (compilation, first
 /// allocations), become part of its warm-up and do not count as stalls, since they do not come
 /// again. Nor do steps that were held up in a pass by more than two steps, if there are two at
-/// least and each of them met a shape, which chance alone would bring about at most once in 20: a
-/// library loads or compiles what a kind of shape needs, cuDNN for 2 s, in the first few shapes of
-/// a process.
+/// least and in each a rank that was held up met a shape, which chance alone would bring about at
+/// most once in 20: a library loads or compiles what a kind of shape needs, cuDNN for 2 s, in the
+/// first few shapes of a process.
 [[nodiscard]] SteadyRuns without_stalls(std::span<const RecordedRun> runs);
 
 }  // namespace stepsim

@@ -146,6 +146,19 @@ TEST_CASE(
   for (const StepRecord& row : steady.runs.front().record.steps) {
     CHECK(row.backward_ms < 110);
   }
+  // A rank that waits inside its own backward, a little longer, met none.
+  RecordedRun waiting = steady_run();
+  for (const int step : {4, 7, 9}) {
+    hold_up(waiting, step, 1, &StepRecord::forward_ms, 1'200);
+    for (StepRecord& row : waiting.record.steps) {
+      if (row.step == step && row.rank == 0) {
+        row.max_length = 20;
+        row.backward_ms += row.wait_ms + 1;
+        row.wait_ms = 0;
+      }
+    }
+  }
+  CHECK(without_stalls(std::vector{waiting}).stalls.per_step == 0);
   // One among the known shapes: they are what comes now and then.
   hold_up(run, 30, 0, &StepRecord::forward_ms, 1'200);
   CHECK(without_stalls(std::vector{run}).stalls.per_step == Approx(4.0 / kSteps));

@@ -129,10 +129,10 @@ MemoryNeed memory_need(const Scenario& scenario,
   need.step_times =
       steps * kNumberBytes * kStepTimeCopies * affordable_plain_runs(of_run, options.noise_runs);
   const bool of_kernels = scenario.noise.op_jitter > 0 && !scenario.times;
-  const double kernels = of_kernels ? (kModelKernels + kLayerKernels * scenario.model.layers) *
-                                          scenario.ddp.accumulation_steps
-                                    : 0;
-  need.ranks = (kRankBytes + kKernelBytes * kernels) * scenario.ranks;
+  const auto layers = static_cast<double>(scenario.model.layers);
+  const double kernels = of_kernels ? kModelKernels + kLayerKernels * layers : 0;
+  const double in_step = kernels * scenario.ddp.accumulation_steps;
+  need.ranks = (kRankBytes + kKernelBytes * in_step) * scenario.ranks;
   return need;
 }
 

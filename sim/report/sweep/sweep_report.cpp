@@ -246,6 +246,13 @@ std::string verdict_of(const std::vector<SweepAxis>& axes, const SweepReport& re
         static_cast<double>(memory.capacity.value()) / 0x1p30,
         fitting_policies_text(report));
   }
+  const bool is_reference = !is_refused(report.reference) && report.gain.gain == 0;
+  if (is_reference && report.keys_without_effect.size() == axes.size()) {
+    return fmt::format("Nothing to gain here: {} {} no difference, and a step takes {}.",
+                       fmt::join(report.keys_without_effect, " and "),
+                       axes.size() == 1 ? "makes" : "make",
+                       time_of(best, report));
+  }
   if (is_refused(report.reference)) {
     return fmt::format("Best: {}, {} a step; {} cannot be predicted: {}{}",
                        place_of(axes, best),

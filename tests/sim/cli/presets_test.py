@@ -50,7 +50,7 @@ def predicted(file, rounds=3):
         done = small_runner.run(STEPSIM, "run", str(file), "--json", "-", *options, status=(0, 1, 2))
         if done.returncode in (0, 1):  # 1: it is predicted, and does not fit into memory.
             return json.loads(done.stdout), settings
-        if "is refused: measure larger" in done.stderr:  # A size that no published figure reaches.
+        if "times is refused: " in done.stderr:  # A size that no published figure reaches.
             return None, settings
         told = re.findall(r'(model\.\w+) = "(\w+)"', done.stderr)
         assert told, done.stderr

@@ -113,4 +113,14 @@ void write_text_atomically(const std::string& path, std::string_view text) {
   file.finish();
 }
 
+void require_kept_file(const std::string& path) {
+  struct stat about {};
+  if (::stat(path.c_str(), &about) == 0 &&
+      (S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode) || S_ISSOCK(about.st_mode))) {
+    throw InputError(
+        "{} is a pipe or a terminal, which can be read only once: write it into a file",
+        printable(path));
+  }
+}
+
 }  // namespace stepsim

@@ -31,4 +31,8 @@ class TextFile {
   std::size_t checked_ = 0;  ///< So many bytes are known to be none too many.
 };
 
+/// Raises InputError: the path is a pipe or a terminal, which can be read only once, where a
+/// command reads it again or writes its name down.
+void require_kept_file(const std::string& path);
+
 }  // namespace stepsim

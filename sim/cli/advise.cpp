@@ -11,6 +11,7 @@
 #include "costmodel/base/mapped.h"
 #include "costmodel/base/same_file.h"
 #include "costmodel/base/shell_word.h"
+#include "costmodel/io/text_file.h"
 #include "costmodel/terminal/progress.h"
 #include "sim/ask/question.h"
 #include "sim/cli/page.h"
@@ -161,12 +162,15 @@ Answer answer_of(const Request& request, const std::shared_ptr<const Found>& fou
   return answer;
 }
 
-/// Raises InputError where a file that it makes is one that it reads.
+/// Raises InputError where a file that it makes is one that it reads, or one that it reads twice is
+/// a pipe.
 void keep_advice_inputs(const Request& request, const AdviceQuestion& question) {
   std::vector<std::string> read = question.records;
   read.insert(read.end(), question.plans.begin(), question.plans.end());
   read.push_back(question.base);
   read.push_back(question.config);
+  read.push_back(question.lengths);
+  std::ranges::for_each(read, require_kept_file);
   for (const char* const name : {"scenario.toml",
                                  "scenario.made.toml",
                                  "profile.json",

@@ -18,6 +18,7 @@
 #include "costmodel/base/shell_word.h"
 #include "costmodel/base/trimmed.h"
 #include "costmodel/io/atomic_file.h"
+#include "costmodel/io/text_file.h"
 #include "costmodel/model/model_presets.h"
 #include "costmodel/network/placement.h"
 #include "costmodel/records/profile.h"
@@ -86,6 +87,7 @@ void check_model(const std::string& model) {
     throw InputError("there is no default: llama3-8b is one of those that stepsim models lists");
   }
   if (fs::exists(model)) {
+    require_kept_file(model);
     return;
   }
   if (model.ends_with(".json")) {
@@ -98,7 +100,13 @@ void check_gpus(const std::string& gpus) {
   (void)parse_placement(gpus);
 }
 
+void check_profile(const std::string& profile) {
+  require_kept_file(profile);
+  (void)read_profile(profile);
+}
+
 void check_lengths(const std::string& file) {
+  require_kept_file(file);
   if (!file.empty() && !fs::exists(file)) {
     throw InputError("there is no file {} here; an empty line: all samples are alike",
                      printable(file));
@@ -165,7 +173,7 @@ DescribedTraining described(const Request& request,
                             options.profile,
                             "Profile of the machine (stepsim profiles)",
                             "h100_8x_published",
-                            [](const std::string& name) { (void)read_profile(name); });
+                            check_profile);
   training.lengths = options.length
                          ? options.lengths
                          : answer("--lengths",

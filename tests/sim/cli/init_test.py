@@ -93,6 +93,19 @@ def test_init_writes_nothing_that_its_next_command_refuses():
             assert "measure larger batches" not in said, said
 
 
+def test_what_is_read_again_is_no_pipe():
+    with tempfile.TemporaryDirectory() as folder:
+        pipe = os.path.join(folder, "pipe")
+        os.mkfifo(pipe)
+        usual = {"--model": "gpt2-small", "--profile": "h100_8x_published"}
+        for option in ("--lengths", "--model", "--profile"):
+            said, _ = init(folder, *(word for pair in {**usual, option: pipe}.items() for word in pair), status=2)
+            assert said.startswith(f"{option} {pipe}: error: {pipe} is a pipe") and "into a file" in said, said
+        for arguments in ([pipe], [os.path.join(folder, "record.jsonl"), "--lengths", pipe]):
+            said = run("advise", *arguments, "--out-dir", os.path.join(folder, "advice"), status=2).stderr
+            assert "is a pipe or a terminal" in said, said
+
+
 def test_every_sharding_of_the_help_is_written_as_compare_reads_it():
     with tempfile.TemporaryDirectory() as folder:
         common = "--model llama3.2-1b --gpus 8 --profile h100_8x_published --length 64".split()

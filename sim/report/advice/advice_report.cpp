@@ -45,7 +45,7 @@ bool has_units(const Scenario& scenario) {
 
 /// "; recorded 139 ms", of several records with those of each.
 std::string recorded_text(const RecordedSteps& steps) {
-  const std::string mean = fmt::format("; recorded {} ms", step_ms_text(steps.mean_ms));
+  std::string mean = fmt::format("; recorded {} ms", step_ms_text(steps.mean_ms));
   if (steps.files.size() < 2) {
     return mean;
   }

@@ -11,6 +11,7 @@
 #include "sim/report/sweep/sweep_report.h"
 #include "sim/study/blame.h"
 #include "sim/study/bucket_cap_sweep.h"
+#include "sim/study/swept_effect.h"
 #include "tests/approx.h"
 #include "tests/sim/scenario/scenario_text.h"
 #include "tests/source_root.h"
@@ -161,6 +162,17 @@ TEST_CASE("sweep: caps are told against the scenario's own, or DDP's default as 
   CHECK(default_cap_settings(
             parse_scenario(test::replaced(newest, "[ddp]\n", stated), "blocks.toml", {})) ==
         std::vector<Setting>{{"ddp.bucket_cap", Bytes(25 << 20)}});
+}
+
+TEST_CASE("sweep: values that differ in what fits into memory alone make a difference") {
+  const std::vector<SweepAxis> axes = {parse_sweep_axis("data.samples=1000,2000")};
+  std::vector<SweepPoint> points(2);
+  CHECK(keys_without_effect(axes, points) == std::vector<std::string>{"data.samples"});
+  points[1].prediction.largest_memory_mib = 1;
+  CHECK(keys_without_effect(axes, points).empty());
+  points[1].prediction.largest_memory_mib = 0;
+  points[1].prediction.out_of_memory.emplace();
+  CHECK(keys_without_effect(axes, points).empty());
 }
 
 TEST_CASE("sweep: the last bucket is priced as the run's own collectives are") {

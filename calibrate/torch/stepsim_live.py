@@ -7,15 +7,17 @@ for `stepsim validate`.
     python3 -m stepsim.torch.live plans/*.jsonl --out-dir live     # the installed package's
 
 It starts the plans' ranks on this machine, unless torchrun or another launcher has done so. Beside this
-file: stepsim_job.py, stepsim_models.py, stepsim_ranks.py, stepsim_recorder.py and stepsim_transformers.py;
-they need only torch and NumPy.
+file: stepsim_clocks.py, stepsim_job.py, stepsim_models.py, stepsim_ranks.py, stepsim_recorder.py,
+stepsim_step.py and stepsim_transformers.py; they need only torch and NumPy.
 
 The model is the one that the plans describe, on random tokens (of transformers where their scenario has
 [model] config, which needs transformers), or that of your file as stepsim_calibrate.py takes it. All plans
 train in one process group and take turns of --block steps, so that they see the machine in the same state; on
 a GPU each turn begins with the step before it, unrecorded, so that the host is as far ahead as in training
 without turns. For each plan PLAN.jsonl it writes the run record OUT-DIR/PLAN.jsonl; a run that is stopped
-leaves OUT-DIR/PLAN.rankN.jsonl, which are read as well.
+leaves OUT-DIR/PLAN.rankN.jsonl, which are read as well. The step that stepsim_measure.py repeats to see the
+machine drift, the sentinel, is timed before and behind each pass over the plans, and stands in the records, so
+that `stepsim validate` tells a machine that has changed since its calibration from a wrong prediction.
 """
 
 import argparse
@@ -31,12 +33,13 @@ import time
 
 if __package__:  # A module of the package stepsim …
     from . import stepsim_ranks  # First: it says so where there is no PyTorch.
-    from . import stepsim_job, stepsim_recorder
+    from . import stepsim_job, stepsim_recorder, stepsim_step
 else:  # … or a file by itself, with the others beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import stepsim_ranks  # First: it says so where there is no PyTorch.
     import stepsim_job
     import stepsim_recorder
+    import stepsim_step
 
 import torch  # noqa: E402
 
@@ -182,6 +185,44 @@ class Trainer:
         return self.job.batch(shape, self.ranks.device)
 
 
+class Sentinel:
+    """The calibration's sentinel, timed again: of a family of models that stepsim_measure.py measures.
+
+    Attributes:
+        ms: The mean of the ranks, at each time that it was taken.
+    """
+
+    def __init__(self, trainer, config):
+        self.ranks, self.ms, self.timed = trainer.ranks, [], None
+        is_measured = not trainer.job.where and config["family"] != "transformers"
+        # A scaler would leave steps out behind gradients that were not scaled.
+        if is_measured and trainer.scaler is None:
+            self.timed = stepsim_step.TimedSteps(
+                config, trainer.module, trainer.optimizer, trainer.set_to_none, trainer.ranks.device
+            )
+
+    def take(self):
+        """All ranks call it at the same time."""
+        times = self.ranks.gathered(None if self.timed is None else self.seconds())
+        if all(times):
+            self.ms.append(1e3 * statistics.fmean(times))
+
+    def seconds(self):
+        """Of this rank, or None: none was sound, or the memory did not reach for it, as for no other."""
+        on_gpu = self.ranks.device.type == "cuda"
+        try:
+            return self.timed.sentinel_seconds()
+        except Exception as error:  # pylint: disable=broad-except
+            if not stepsim_ranks.is_out_of_memory(error):
+                raise
+            self.timed.optimizer.zero_grad(set_to_none=True)
+            self.timed = None
+            return None
+        finally:
+            if on_gpu:
+                torch.cuda.reset_peak_memory_stats()  # What is recorded is that of the plans' steps.
+
+
 class Silent(stepsim_recorder.Recorder):
     """Stands in for a recorder where a step is not recorded."""
 
@@ -232,6 +273,7 @@ class Live:
     def __init__(self, plans, job, ranks, options):
         self.plans, self.ranks, self.options = plans, ranks, options
         self.trainer = Trainer(job, plans[0].header, ranks)
+        self.sentinel = Sentinel(self.trainer, plans[0].header["model"])
         self.stop = None
         self.deadline = math.inf
         self.steps = options.steps or max(plan.header["steps"] for plan in plans)
@@ -250,7 +292,7 @@ class Live:
         self.train()
         lost = self.ranks.any(not all(run.recorder.recording for run in self.runs))
         for run in self.runs:
-            run.recorder.close()
+            run.recorder.close({"sentinel_ms": self.sentinel.ms} if self.sentinel.ms else None)
         if self.ranks.rank == 0:
             self.report()
         return stepsim_ranks.INTERRUPTED if self.stop else 3 if lost else 0
@@ -302,6 +344,7 @@ class Live:
     def train(self):
         """The plans take turns, in an order that rotates."""
         runs, block = self.runs, self.options.block
+        self.sentinel.take()
         for repeat in range(self.options.repeats):
             for turn, first in enumerate(range(0, self.steps, block)):
                 shift = (turn + repeat) % len(runs)
@@ -309,6 +352,7 @@ class Live:
                     run.play(first, min(first + block, self.steps))
                 if self.must_stop():
                     return
+            self.sentinel.take()
             for run in runs:
                 run.recorder.next_repeat()
 

@@ -52,7 +52,6 @@ BadInput = stepsim_ranks.BadInput
 SHAPES_FORMAT = "stepsim-shapes/1"
 FEWEST_ROUNDS = 3
 BLOCK = 8  # The most steps in a row; then the ranks agree on whether to go on.
-SENTINEL_REPETITIONS = 3
 TOGETHER, UNTIMED = 12, 2  # Steps of a round with all ranks' all-reduces in them, and before those.
 TINY = 8  # Tokens of a step that shows what the host of a GPU takes.
 MEETINGS, FEWEST_SMALL = 8, 3  # Of a round: shapes that it has not met, from so many small ones at least.
@@ -187,14 +186,15 @@ class Measurement:
         if self.ranks.rank == 0:
             self.samples.write([{**self.request["pass"], "pass": number}])
         behind, inside, others = {}, {}, {}
-        ways = (self.whole, self.by_ops) if number % 2 == 0 else (self.by_ops, self.whole)
+        whole = self.trainer.whole
+        ways = (whole, self.by_ops) if number % 2 == 0 else (self.by_ops, whole)
         found = [self.all_shapes(2 * number + turn, way, behind) for turn, way in enumerate(ways)]
         if self.ranks.any(self.stop):
             self.stop = self.stop or "another rank"
             return
         found = found if number % 2 == 0 else found[::-1]
         lines = [self.line(number, place, *pair) for place, pair in enumerate(zip(*found))]
-        lines.append(self.sentinel_line(number))
+        lines += self.sentinel_lines(number)
         self.keep(lines + self.host_lines() + self.meetings(found[0]))
         if self.ranks.count > 1:
             if self.clock.PIECE == 0:
@@ -223,13 +223,6 @@ class Measurement:
                 self.stop = self.stop or "another rank"
                 break
         return found
-
-    def whole(self, lengths, width):
-        for _ in range(self.clock.TRIES):
-            parts = self.trainer.step(lengths, width)
-            if parts is not None:
-                return parts
-        return None
 
     def by_ops(self, lengths, width):
         for _ in range(self.clock.TRIES):
@@ -309,15 +302,12 @@ class Measurement:
             "op_us": [[round(1e6 * one, 2) for one in self.step.by_kind(times)]],
         }
 
-    def sentinel_line(self, number):
-        lengths, width = stepsim_samples.sentinel(self.trainer.config)
-        steps = [self.trainer.step(lengths, width) for _ in range(1 + SENTINEL_REPETITIONS)][1:]
-        totals = [sum(one.values()) for one in steps if one is not None]
-        return {
-            **{"kind": "sentinel", "pass": number, "rank": self.ranks.rank},
-            "at_seconds": self.at_seconds(),
-            "step_us": round(1e6 * statistics.median(totals or [0]), 2),
-        }
+    def sentinel_lines(self, number):
+        seconds = self.trainer.sentinel_seconds()
+        if seconds is None:
+            return []
+        common = {"kind": "sentinel", "pass": number, "rank": self.ranks.rank}
+        return [{**common, "at_seconds": self.at_seconds(), "step_us": round(1e6 * seconds, 2)}]
 
     def keep(self, lines):
         """Hands the ranks' lines to rank 0, which writes them."""

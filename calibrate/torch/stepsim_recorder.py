@@ -485,8 +485,9 @@ class Recorder:
         self._finish()
         return self._file.getvalue() if isinstance(self._file, io.BytesIO) else None
 
-    def close(self):
-        """Writes what is pending. All ranks must call it: rank 0 then merges their files."""
+    def close(self, notes=None):
+        """Writes what is pending. All ranks must call it: rank 0 then merges their files, with `notes` as
+        more members of the header."""
         if self._closed:
             return
         self._closed = True
@@ -503,7 +504,7 @@ class Recorder:
                 if not all(states):
                     raise ValueError(f"rank {states.index(False)} has no complete file")
                 paths = [f"{self._path}.rank{rank}.jsonl" for rank in range(len(states))]
-                merge(paths, f"{self._path}.jsonl")
+                merge(paths, f"{self._path}.jsonl", notes)
         except Exception as error:  # pylint: disable=broad-except
             _say(f"not merged: {error}")
 
@@ -1049,8 +1050,9 @@ def _check_output(paths, out):
         raise PermissionError(f"{out}: is read-only; give another name, or chmod u+w")
 
 
-def merge(paths, out):
-    """Merges the ranks' files: the steps that all ranks finished, by repeat, step and rank.
+def merge(paths, out, notes=None):
+    """Merges the ranks' files: the steps that all ranks finished, by repeat, step and rank, with `notes` as
+    more members of the header.
 
     Raises ValueError: a file is no record, a rank is missing or given twice, no step is complete,
     or `out` is one of the files. Raises PermissionError: `out` is there and read-only.
@@ -1080,7 +1082,7 @@ def merge(paths, out):
         _say(f"left out {len(rows) - len(complete)} lines of steps that not all ranks finished")
     if len({other.get("host") for other, _ in files}) > 1:
         header["cores"] = 0  # Those of one host; readers lay the hosts' clocks over each other.
-    header["repeats"] = 1 + complete[-1][0]
+    header.update(notes or {}, repeats=1 + complete[-1][0])
     lines = [_line(value) for value in [header] + [rows[key] for key in complete]]
     temporary = f"{out}.{os.getpid()}.tmp"
     file = open(temporary, "x", encoding="utf-8")  # Never one that is there, nor through a link.

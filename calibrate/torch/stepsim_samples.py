@@ -1,5 +1,5 @@
 """The samples file, which stepsim_measure.py writes and `stepcal fit` reads. It needs only torch and, beside
-it, stepsim_ranks.py and stepsim_recorder.py.
+it, stepsim_models.py, stepsim_ranks.py and stepsim_recorder.py.
 """
 
 import contextlib
@@ -12,9 +12,11 @@ import sys
 
 if __package__:  # A module of the package stepsim …
     from . import stepsim_ranks  # First: it says so where there is no PyTorch.
+    from . import stepsim_models
 else:  # … or a file by itself, with the others beside it.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import stepsim_ranks  # First: it says so where there is no PyTorch.
+    import stepsim_models
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
@@ -129,7 +131,7 @@ def describe(request, ranks):
     }
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     plan = {**request["plan"], "ranks": ranks.count, "device": ranks.device.type}
-    lengths, _ = sentinel(request["plan"]["model"])
+    lengths, _ = stepsim_models.sentinel_shape(request["plan"]["model"])
     return {
         **{"format": FORMAT, "device": name, "backend": ranks.device.type, "versions": versions},
         **{"memory_bytes_per_rank": memory, "started_at": now},
@@ -137,9 +139,3 @@ def describe(request, ranks):
         **{"sentinel_lengths": lengths, "not_measured": [], "plan": plan},
         **more,
     }
-
-
-def sentinel(model):
-    """The step that is repeated again and again, to see the machine drift: (lengths, width)."""
-    width = min(128, model["max_length"] or 128)
-    return [width] * 8, width

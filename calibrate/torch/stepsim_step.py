@@ -23,6 +23,7 @@ import torch.distributed as dist  # noqa: E402
 BadInput = stepsim_ranks.BadInput
 
 COPY_REPETITIONS = 50
+SENTINEL_REPETITIONS = 3
 GLOO_WORKERS = 2  # ProcessGroupGloo's threads.
 
 
@@ -116,22 +117,86 @@ def is_cut(clock, ops):
     return clock.PIECE > 0 and ops % clock.PIECE == clock.PIECE - 1
 
 
-class Trainer:
+class TimedSteps:
+    """Times whole steps of a model of stepsim_models.py, and of its optimizer.
+
+    Attributes:
+        model: What a step calls: the module, or it under DDP.
+    """
+
+    def __init__(self, config, module, optimizer, set_to_none, device):
+        self.config, self.device = config, device
+        self.module = self.model = module
+        self.optimizer, self.set_to_none = optimizer, set_to_none
+        self.clock = stepsim_clocks.CudaClock() if device.type == "cuda" else stepsim_clocks.HostClock()
+
+    def step(self, lengths, width, marks=None, clock=None):
+        """Trains one step. Returns its parts in seconds by `clock` (this trainer's), or None where the
+        times hold launches, and fills in `marks`."""
+        clock = clock or self.clock
+        begun = time.perf_counter()
+        batch = stepsim_models.make_batch(self.config, lengths, width, self.device)
+        collate = time.perf_counter() - begun
+        is_whole = marks is None
+        if is_whole and clock.PIECE > 0:
+            marks = Cuts(clock)
+        self.module.mark = marks or stepsim_models.unmarked
+        clock.start()
+        at = [clock.mark()]
+        self.optimizer.zero_grad(set_to_none=self.set_to_none)
+        at.append(clock.mark())
+        with stepsim_models.autocast(self.config, self.device):
+            loss = self.model(*batch)
+        at.append(clock.cut())
+        loss.backward()
+        at.append(clock.cut())
+        self.optimizer.step()
+        at.append(clock.mark())
+        is_sound = clock.finish()
+        self.module.mark = stepsim_models.unmarked
+        if not is_whole:
+            marks.ends = at
+        if not is_sound:
+            return None
+        parts = [clock.seconds(*pair) for pair in zip(at, at[1:])]
+        return dict(zip(("zero", "forward", "backward", "optimizer"), parts), collate=collate)
+
+    def sentinel_seconds(self):
+        """Times the step that calibrations and live runs repeat to see the machine drift: a median of
+        few, or None where all hold launches. It runs without DDP, whose hooks wait for no backward
+        then, and on the same tokens in all ranks, so that their parameters stay equal.
+        """
+        shape = stepsim_models.sentinel_shape(self.config)
+        model, self.model = self.model, self.module
+        try:
+            with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+                torch.manual_seed(0)
+                steps = [self.whole(*shape) for _ in range(1 + SENTINEL_REPETITIONS)][1:]
+        finally:
+            self.model = model
+        times = [sum(parts.values()) for parts in steps if parts is not None]
+        return statistics.median(times) if times else None
+
+    def whole(self, lengths, width):
+        """A step(), tried some times where the times hold launches."""
+        for _ in range(self.clock.TRIES):
+            parts = self.step(lengths, width)
+            if parts is not None:
+                return parts
+        return None
+
+
+class Trainer(TimedSteps):
     """The model under DDP with one rank, and its optimizer."""
 
     def __init__(self, request, ranks):
-        self.config, self.ranks = request["plan"]["model"], ranks
-        self.device = ranks.device
-        self.clock = stepsim_clocks.CudaClock() if self.device.type == "cuda" else stepsim_clocks.HostClock()
-        self.module = stepsim_models.make_model(self.config, self.device).train()
-        shapes = [list(one.shape) for one in self.module.parameters()]
+        config, self.ranks = request["plan"]["model"], ranks
+        module = stepsim_models.make_model(config, ranks.device).train()
+        shapes = [list(one.shape) for one in module.parameters()]
         if shapes != [shape for _, shape in request["parameters"]]:
             raise BadInput("stepsim_models.py has other parameters than stepcal grid lists")
-        self.optimizer = stepsim_models.make_optimizer(
-            request["optimizer"], self.module.parameters()
-        )
-        self.set_to_none = request["set_to_none"]
-        self.model = self.module
+        optimizer = stepsim_models.make_optimizer(request["optimizer"], module.parameters())
+        super().__init__(config, module, optimizer, request["set_to_none"], ranks.device)
         if ranks.distributed:
             self.alone = [dist.new_group([rank]) for rank in range(ranks.count)][ranks.rank]
             limits = {"bucket_limits": request["bucket_limits"]} if "bucket_limits" in request else {}
@@ -164,37 +229,6 @@ class Trainer:
             return dist.all_reduce(gradients, async_op=True).get_future().then(ended)
 
         self.model.register_comm_hook(None, reduce)
-
-    def step(self, lengths, width, marks=None, clock=None):
-        """Trains one step. Returns its parts in seconds by `clock` (this trainer's), or None where the
-        times hold launches, and fills in `marks`."""
-        clock = clock or self.clock
-        begun = time.perf_counter()
-        batch = stepsim_models.make_batch(self.config, lengths, width, self.device)
-        collate = time.perf_counter() - begun
-        is_whole = marks is None
-        if is_whole and clock.PIECE > 0:
-            marks = Cuts(clock)
-        self.module.mark = marks or stepsim_models.unmarked
-        clock.start()
-        at = [clock.mark()]
-        self.optimizer.zero_grad(set_to_none=self.set_to_none)
-        at.append(clock.mark())
-        with stepsim_models.autocast(self.config, self.device):
-            loss = self.model(*batch)
-        at.append(clock.cut())
-        loss.backward()
-        at.append(clock.cut())
-        self.optimizer.step()
-        at.append(clock.mark())
-        is_sound = clock.finish()
-        self.module.mark = stepsim_models.unmarked
-        if not is_whole:
-            marks.ends = at
-        if not is_sound:
-            return None
-        parts = [clock.seconds(*pair) for pair in zip(at, at[1:])]
-        return dict(zip(("zero", "forward", "backward", "optimizer"), parts), collate=collate)
 
     def release(self):
         """Gives memory back after a step that ran out of it, perhaps in the middle of a backward, after

@@ -182,6 +182,8 @@ def test_from_plans_to_a_profile_to_records_to_a_validation():
         assert len(rows) == 2 * 2 * 6, len(rows)
         batches = [row["lengths"] for row in lines_of(f"plans/{policy}.jsonl")[1:] if row["rank"] == 1]
         assert [row["lengths"] for row in rows if row["rank"] == 1] == 2 * batches, policy
+        # Before the first pass and behind both.
+        assert len(record["sentinel_ms"]) == 3 and min(record["sentinel_ms"]) > 0, record["sentinel_ms"]
     # The plans took turns of four steps.
     starts = {}
     for policy in ("fixed", "token_budget"):
@@ -189,9 +191,58 @@ def test_from_plans_to_a_profile_to_records_to_a_validation():
     assert starts["fixed"][0] < starts["token_budget"][0] < starts["fixed"][4], starts
     validation = run(STEPSIM, "validate", "small.toml", "--predictions", "prediction.json", "--bound", "100000",
                      "--live", "live/fixed.jsonl", "live/token_budget.jsonl")
-    assert "token_budget" in validation, validation
+    assert "token_budget" in validation and "machine: the sentinel took" in validation, validation
     told = program("live", *plans(), "--out-dir", "live", status=2)
     assert "live holds 2 records already" in told, told
+
+
+SENTINEL = """
+import sys, time
+sys.path.insert(0, sys.argv.pop(1))
+import stepsim_job, stepsim_live, stepsim_models, stepsim_ranks, stepsim_recorder, torch
+
+def spread():
+    sums = ranks.gathered([float(one.detach().double().sum()) for one in live.trainer.module.parameters()])
+    return max(abs(one - other) for one, other in zip(*sums))
+
+options = stepsim_live.parse_arguments([*sys.argv[1:], "--out-dir", "live"])
+plans = stepsim_live.read_plans(options.plans)
+ranks = stepsim_ranks.Ranks(torch.device("cpu"))
+job = stepsim_job.job_of_family(plans[0].header["model"], plans[0].header["optimizer"], ranks.device)
+live = stepsim_live.Live(plans, stepsim_job.Job(**job), ranks, options)
+live.warm_up()
+token = torch.get_rng_state()
+live.sentinel.take()
+assert torch.equal(token, torch.get_rng_state()), "the plans' tokens are the same with it"
+trained = spread()
+live.trainer.step(plans[0].rows(ranks.rank, 0), stepsim_live.Silent())
+reduced = spread()
+forward = live.trainer.module.forward
+live.trainer.module.forward = lambda *batch: (time.sleep(0.2), forward(*batch))[1]
+live.sentinel.take()
+def full(*_):
+    raise RuntimeError("CUDA out of memory. Tried to allocate")
+if ranks.rank == 1:
+    live.trainer.module.forward = full
+live.sentinel.take()
+live.trainer.module.forward = forward
+live.sentinel.take()
+if ranks.rank == 0:
+    print(len(live.sentinel.ms), live.sentinel.ms[1] - live.sentinel.ms[0], trained, reduced)
+ranks.end(0)
+"""
+
+
+@in_folder
+def test_the_sentinel_of_a_live_run_tells_a_slower_machine_and_changes_nothing():
+    plan()
+    pathlib.Path("sentinel.py").write_text(SENTINEL, encoding="utf-8")
+    (status, said), (other, second) = torch_ranks.run("sentinel.py", str(TORCH), *plans())
+    assert (status, other) == (0, 0), said + second
+    taken, slower, trained, reduced = map(float, said.split())
+    assert taken == 2, "it is left out where a rank has no memory for it, and from then on"
+    assert slower > 190, said
+    assert trained == reduced == 0, "ranks have the same parameters behind it, and behind the step after"
 
 
 class Stream:

@@ -193,13 +193,17 @@ class Sentinel:
     """
 
     def __init__(self, trainer, config):
-        self.ranks, self.ms, self.timed = trainer.ranks, [], None
+        self.ranks, self.config, self.ms, self.timed = trainer.ranks, config, [], None
         is_measured = not trainer.job.where and config["family"] != "transformers"
         # A scaler would leave steps out behind gradients that were not scaled.
         if is_measured and trainer.scaler is None:
             self.timed = stepsim_step.TimedSteps(
                 config, trainer.module, trainer.optimizer, trainer.set_to_none, trainer.ranks.device
             )
+
+    def notes(self):
+        """What records say of it."""
+        return {"sentinel_ms": self.ms, "sentinel_model": self.config} if self.ms else {}
 
     def take(self):
         """All ranks call it at the same time."""
@@ -292,7 +296,7 @@ class Live:
         self.train()
         lost = self.ranks.any(not all(run.recorder.recording for run in self.runs))
         for run in self.runs:
-            run.recorder.close({"sentinel_ms": self.sentinel.ms} if self.sentinel.ms else None)
+            run.recorder.close(self.sentinel.notes())
         if self.ranks.rank == 0:
             self.report()
         return stepsim_ranks.INTERRUPTED if self.stop else 3 if lost else 0

@@ -24,15 +24,16 @@ namespace {
 constexpr std::string_view kRunRecordFormat = "stepsim-run-record/1";
 
 /// The members of the header that RunRecord::training holds.
-constexpr std::array<const char*, 9> kTraining = {"model",
-                                                  "wrappers",
-                                                  "ddp",
-                                                  "parallel",
-                                                  "autocast",
-                                                  "optimizer",
-                                                  "loader",
-                                                  "calibration",
-                                                  "unit_host"};
+constexpr std::array<const char*, 10> kTraining = {"model",
+                                                   "wrappers",
+                                                   "ddp",
+                                                   "parallel",
+                                                   "autocast",
+                                                   "optimizer",
+                                                   "loader",
+                                                   "calibration",
+                                                   "unit_host",
+                                                   "sentinel_model"};
 
 std::string record_header(const RunRecord& record) {
   Json header;

@@ -96,8 +96,9 @@ struct RunRecord {
   /// What trained, as stepsim_recorder.py describes it: "model" (parameters in order of
   /// registration), "wrappers" of it (torch.compile's), "ddp" or "parallel" (fully_shard's units,
   /// mesh and settings), "optimizer", "loader", "autocast"; "calibration" are the shapes that
-  /// stepsim_calibrate.py ran and skipped, "unit_host" the UnitHostTimes that it measured. Null
-  /// when the record does not say.
+  /// stepsim_calibrate.py ran and skipped, "unit_host" the UnitHostTimes that it measured,
+  /// "sentinel_model" the plan's model, whose sentinel stepsim_live.py timed. Null when the record
+  /// does not say.
   JsonValue training;
   std::vector<double> sentinel_ms;  ///< The calibration's sentinel, measured again during the run.
   std::vector<StepRecord> steps;

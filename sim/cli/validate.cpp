@@ -191,7 +191,12 @@ Answer ask_validate(const Request& request, const ValidateOptions& options) {
   const Profile profile = scenario_profile(scenario);
   std::vector<std::string> warnings;
   const std::vector<RecordFile> files = read_records(options.live, scenario, warnings);
-  const std::vector<RunRecord> records = mapped(files, &RecordFile::record);
+  std::vector<RunRecord> records = mapped(files, &RecordFile::record);
+  for (RunRecord& record : records) {
+    if (!has_sentinel_of(record, profile)) {
+      record.sentinel_ms.clear();
+    }
+  }
   std::vector<std::string> reference;
   for (const BatchingPolicy& policy : scenario.policies) {
     if (policy.is_reference()) {

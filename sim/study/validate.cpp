@@ -415,6 +415,19 @@ double kendall_tau(const std::vector<double>& a, const std::vector<double>& b) {
   return pairs > 0 ? score / pairs : 1;
 }
 
+bool has_sentinel_of(const RunRecord& record, const Profile& profile) {
+  if (!record.training->contains("sentinel_model")) {
+    return true;
+  }
+  const Json none = Json::object();
+  const auto member = [&](const Json& of, const char* name) {
+    return of.is_object() && of.contains(name) ? of.at(name) : none;
+  };
+  return member(member(*profile.provenance, "versions"), "measured_by") == "pytorch" &&
+         member(member(*profile.provenance, "plan"), "model") ==
+             record.training->at("sentinel_model");
+}
+
 Validation validate(const std::vector<Prediction>& predictions,
                     const std::vector<std::string>& reference_policies,
                     const std::vector<RunRecord>& records,

@@ -99,6 +99,11 @@ struct Validation {
   [[nodiscard]] bool holds(double bound) const;
 };
 
+/// Whether the record's sentinel is the step that the profile's calibration repeated, by the same
+/// program and of the same model. Records that do not say whose it is are of profiles' own
+/// trainers.
+[[nodiscard]] bool has_sentinel_of(const RunRecord& record, const Profile& profile);
+
 /// Compares predictions with live runs. Records of one policy in several files are joined.
 /// Raises InputError: predictions and records have no policy in common, a record ran other batches
 /// than the plan says, or one live run is given twice. A policy all of whose records ran beside one

@@ -17,7 +17,7 @@ namespace stepsim {
 
 namespace {
 
-/// The sentinel has moved by more than `stepcal check` allows.
+/// The sentinel has moved by more than the calibration's noise.
 bool drifted(const Validation& validation, const ValidationSources& sources) {
   return validation.machine_speed > 0 &&
          std::abs(validation.machine_speed - 1) > std::max(0.05, 2 * sources.profile.noise.drift);
@@ -413,7 +413,7 @@ std::string next_command(const Validation& validation,
     return blame_command(sources, best.empty() ? validation.policies.front().policy : best);
   }
   if (drifted(validation, sources) && !sources.profile_path.empty()) {
-    return "stepcal check --profile " + path_word(sources.profile_path);
+    return calibrate_command(sources);
   }
   const PolicyValidation* decided = first_decided(validation, bound);
   if (decided == nullptr) {

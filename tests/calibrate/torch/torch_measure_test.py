@@ -184,6 +184,7 @@ def test_from_plans_to_a_profile_to_records_to_a_validation():
         assert [row["lengths"] for row in rows if row["rank"] == 1] == 2 * batches, policy
         # Before the first pass and behind both.
         assert len(record["sentinel_ms"]) == 3 and min(record["sentinel_ms"]) > 0, record["sentinel_ms"]
+        assert record["sentinel_model"] == header["plan"]["model"], record["sentinel_model"]
     # The plans took turns of four steps.
     starts = {}
     for policy in ("fixed", "token_budget"):
@@ -228,7 +229,7 @@ live.sentinel.take()
 live.trainer.module.forward = forward
 live.sentinel.take()
 if ranks.rank == 0:
-    print(len(live.sentinel.ms), live.sentinel.ms[1] - live.sentinel.ms[0], trained, reduced)
+    print(len(live.sentinel.ms), live.sentinel.ms[1], trained, reduced)
 ranks.end(0)
 """
 
@@ -241,7 +242,7 @@ def test_the_sentinel_of_a_live_run_tells_a_slower_machine_and_changes_nothing()
     assert (status, other) == (0, 0), said + second
     taken, slower, trained, reduced = map(float, said.split())
     assert taken == 2, "it is left out where a rank has no memory for it, and from then on"
-    assert slower > 190, said
+    assert slower >= 200, said
     assert trained == reduced == 0, "ranks have the same parameters behind it, and behind the step after"
 
 

@@ -313,6 +313,22 @@ TEST_CASE("the sentinel tells how fast the machine was during the run") {
   CHECK(validate({predicted("a", 10)}, {}, {record}, 1, 0.005).machine_speed == Approx(1.1));
 }
 
+TEST_CASE("a sentinel is compared with that of the same model, timed by the same program") {
+  Profile profile;
+  RunRecord record = measured("a", {10});
+  CHECK(has_sentinel_of(record, profile));
+  (*record.training)["sentinel_model"] = {{"family", "gpt2"}, {"layers", 2}};
+  CHECK_FALSE(has_sentinel_of(record, profile));
+  (*profile.provenance)["plan"]["model"] = {{"family", "gpt2"}, {"layers", 2}};
+  CHECK_FALSE(has_sentinel_of(record, profile));
+  (*profile.provenance)["versions"]["measured_by"] = "pytorch";
+  CHECK(has_sentinel_of(record, profile));
+  (*profile.provenance)["plan"]["model"]["layers"] = 3;
+  CHECK_FALSE(has_sentinel_of(record, profile));
+  (*profile.provenance)["versions"] = "none";
+  CHECK_FALSE(has_sentinel_of(record, profile));
+}
+
 TEST_CASE("a record that ran other batches than the plan is refused") {
   RunRecord record = measured("a", {10});
   record.steps[3].useful_tokens = 99;

@@ -139,7 +139,7 @@ std::string validation_markdown(const Validation& validation,
   std::string text = "# Prediction and live run: " + markdown_text(sources.scenario.name) + "\n\n";
   text += "**Verdict: " + markdown_text(verdict(validation, sources, bound)) + ".**\n\n" +
           "How sure: " + markdown_text(certainty(validation, bound)) + ".\n\n";
-  if (const std::string machine = machine_line(validation); !machine.empty()) {
+  if (const std::string machine = machine_line(validation, sources); !machine.empty()) {
     text += "Machine: " + markdown_text(machine) + ".\n\n";
   }
   text += "## What was compared\n\n" + source_entries(sources) + "\n" + live_table(sources) + "\n";

@@ -162,7 +162,7 @@ std::string validation_text(const Validation& validation,
                              validation.holds(bound) ? Paint::Good : Paint::Bad,
                              screen) +
                      "\nhow sure: " + certainty(validation, bound) + "\n";
-  if (const std::string machine = machine_line(validation); !machine.empty()) {
+  if (const std::string machine = machine_line(validation, sources); !machine.empty()) {
     text += "machine: " + machine + "\n";
   }
   text += "\n";
@@ -213,7 +213,7 @@ Json validation_json(const Validation& validation, const ValidationSources& sour
           {"holds", validation.holds(bound)},
           {"verdict", verdict(validation, sources, bound)},
           {"certainty", certainty(validation, bound)},
-          {"machine", machine_line(validation)},
+          {"machine", machine_line(validation, sources)},
           {"advice", advice(validation, sources, bound)},
           {"next", next_command(validation, sources, bound)},
           {"warnings", validation.warnings}};

@@ -356,7 +356,10 @@ std::string certainty(const Validation& validation, double bound) {
   return text;
 }
 
-std::string machine_line(const Validation& validation) {
+namespace {
+
+/// What forwards say of other programs; empty where there were none, or no record tells.
+std::string load_words(const Validation& validation) {
   if (!is_otherwise_busy(validation)) {
     return "";
   }
@@ -373,6 +376,22 @@ std::string machine_line(const Validation& validation) {
       then,
       busy ? "run it again while nothing else runs, or record and run right after one another"
            : "record the costs again while nothing else runs");
+}
+
+}  // namespace
+
+std::string machine_line(const Validation& validation, const ValidationSources& sources) {
+  const std::string load = load_words(validation);
+  if (!drifted(validation, sources)) {
+    return load;
+  }
+  const bool slower = validation.machine_speed > 1;
+  return fmt::format(
+      "{} {} than in its calibration, by the sentinel, a step that both timed; the errors hold "
+      "that, too{}",
+      percent(std::abs(validation.machine_speed - 1)),
+      slower ? "slower" : "faster",
+      load.empty() ? "" : "; " + load);
 }
 
 std::vector<std::string> advice(const Validation& validation,

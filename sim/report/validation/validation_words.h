@@ -24,9 +24,11 @@ namespace stepsim {
 /// How sure the verdict is: intervals, regret, and what the live runs leave open.
 [[nodiscard]] std::string certainty(const Validation& validation, double bound);
 
-/// That the machine was busier in the live run than while its costs were recorded, or less busy, by
-/// which figures, and what to do; empty where it was not, or no record tells.
-[[nodiscard]] std::string machine_line(const Validation& validation);
+/// That the machine was slower or faster in the live run than when it was calibrated, by the
+/// sentinel, or busier or less busy than while its costs were recorded, by which figures, and what
+/// to do; empty where it was not, or no record tells.
+[[nodiscard]] std::string machine_line(const Validation& validation,
+                                       const ValidationSources& sources);
 
 /// What to do about a prediction that does not hold, or live runs that cannot tell; may be empty.
 [[nodiscard]] std::vector<std::string> advice(const Validation& validation,

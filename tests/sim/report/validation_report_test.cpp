@@ -213,11 +213,15 @@ TEST_CASE("the verdict names the three worst policies; what is shown goes before
 TEST_CASE("a machine that has drifted comes before recalibrating for a part") {
   Validation drifted = one_policy(12, 10, 0.01);
   drifted.machine_speed = 0.9;
+  CHECK(machine_line(drifted, sources()) ==
+        "10.0 % faster than in its calibration, by the sentinel, a step that both timed; the "
+        "errors hold that, too");
   REQUIRE(advice(drifted, sources(), 0.1).size() == 1);
   CHECK(advice(drifted, sources(), 0.1)[0].find("the machine has drifted by -10.0 %") == 0);
   CHECK(next_command(drifted, sources(), 0.1).find("stepcal grid plans/*.jsonl") == 0);
   ValidationSources noisy = sources();
   noisy.profile.noise.drift = 0.06;  // 10 % is within twice that.
+  CHECK(machine_line(drifted, noisy).empty());
   CHECK(advice(drifted, noisy, 0.1)[0].find("fixed: backward") == 0);
 }
 

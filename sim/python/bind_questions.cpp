@@ -60,7 +60,7 @@ Answer ask_question(const std::string& name,
                     const PythonSettings& axes,
                     const py::object& progress,
                     const py::object& elsewhere) {
-  const ProgressListener listener = listener_of(progress);
+  const ProgressScope scope(listener_of(progress));  // It keeps an object of Python's.
   Request request;
   request.given_scenario = std::move(scenario);
   request.axes = axes_of(axes);
@@ -73,7 +73,6 @@ Answer ask_question(const std::string& name,
     };
   }
   const py::gil_scoped_release released;
-  const ProgressScope scope(listener);
   return ask(question_named(name), values, std::move(request));
 }
 

@@ -450,6 +450,24 @@ def test_two_threads_ask_at_once():
     assert len(answers) == 4 and len(set(answers)) == 1
 
 
+def test_threads_that_ask_at_once_hold_a_progress_function_no_longer_than_they_ask():
+    def told(what, share):
+        raise AssertionError("nothing is computed")
+
+    def ask():
+        for _ in range(1000):
+            error_of(lambda: skew.run("no such policy", progress=told), stepsim.InputError)
+
+    skew = stepsim.Scenario("token_skew_2ranks")
+    before = sys.getrefcount(told)
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sys.getrefcount(told) == before, (sys.getrefcount(told), before)
+
+
 def resident_mib():
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20

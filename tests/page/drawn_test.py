@@ -27,6 +27,13 @@ def percent(fraction, sign=""):
     return f"{100 * fraction:{sign}.1f} %"
 
 
+def is_size(text, value):
+    """Whether the text is those bytes, to three digits, in a unit that leaves 1 to 1,023 of it."""
+    amount, unit = text.split(" ")
+    of_unit = 1024 ** ["B", "KiB", "MiB", "GiB", "TiB"].index(unit)
+    return 1 <= float(amount) < 1024 and abs(float(amount) * of_unit - value) <= 0.005 * value
+
+
 def figures(chrome, name):
     """{what: value} of the large figures in that list."""
     return chrome.execute_script(
@@ -101,6 +108,10 @@ def test_the_figures_beside_the_timeline_are_those_of_its_setting():
             "waiting for slower ranks": ms(waiting / 1000),
             "buckets": str(len(one["buckets"])),
         }, (index, shown)
+        rows = table(chrome, "The buckets as a table")
+        assert len(rows) == len(one["buckets"])
+        for row, (size, *_) in zip(rows, one["buckets"]):
+            assert is_size(row["size"], size), (row, size)
         (end,) = chrome.execute_script(
             "return [...document.querySelectorAll('.end.now text')].map((one) => one.textContent)")
         assert end == "step: " + ms(one["shown_us"] / 1000), end
@@ -277,6 +288,9 @@ def test_the_steps_in_figures_and_pictures_are_those_of_the_json():
         assert row["median ms"] == f"{statistics.median(kept):.3f}", row
         assert row["p95 ms"] == f"{p95:.3f}", row
         assert row["longest ms"] == f"{kept[-1]:.3f}", row
+        most = max(one["peak_memory_mib"] for prediction in page["result"]["predictions"]
+                   if prediction["policy"] == row["policy"] for one in prediction["steps"])
+        assert is_size(row["most memory"], most * 1024**2), (row, most)
     assert any(row["p95 ms"] != row["median ms"] for row in rows), rows
     pictures = attributes(chrome, "#series svg[role=img]", "aria-label")
     (label,) = [text for (text,) in pictures if ", in MiB." in text]

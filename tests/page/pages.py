@@ -64,7 +64,7 @@ def validated():
         live = []
         for prediction in predictions:
             live.append(os.path.join(FOLDER.name, prediction["policy"] + ".jsonl"))
-            validate_test.live_record(live[-1], prediction, [0.97, 1.0, 1.06])
+            validate_test.live_record(live[-1], prediction, [0.985, 1.015, 1.075])
         made("validate", "validate", PAIR, "--live", *live, "--predictions", file)
     return PAGES["validate"]
 
